@@ -1,0 +1,65 @@
+"""Leases: exclusive ownership of a named resource, for a limited time, with a fencing token.
+
+A lease can't stop work that ignores it: call ``lease.check()`` where it matters, and guard writes with ``lease.token``.
+
+    from leasehold import Client
+
+    with Client() as leases, leases.acquire("reports/nightly", ttl=30) as lease:
+        ...
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leasehold.client.sync import Client, Lease
+from leasehold.core.holder import State
+from leasehold.core.lease import Record
+from leasehold.core.ops import Event, EventKind, Loss
+from leasehold.core.timing import Renewal, Timing
+from leasehold.errors import (
+    ConfigError,
+    Fenced,
+    InvalidResource,
+    LeaseHeld,
+    LeaseholdError,
+    LeaseLost,
+    StoreUnavailable,
+    WouldDeadlock,
+)
+
+if TYPE_CHECKING:
+    from leasehold.client.aio import AsyncClient, AsyncLease
+
+__version__ = "0.1.0.dev0"
+
+__all__ = [
+    "AsyncClient",
+    "AsyncLease",
+    "Client",
+    "ConfigError",
+    "Event",
+    "EventKind",
+    "Fenced",
+    "InvalidResource",
+    "Lease",
+    "LeaseHeld",
+    "LeaseLost",
+    "LeaseholdError",
+    "Loss",
+    "Record",
+    "Renewal",
+    "State",
+    "StoreUnavailable",
+    "Timing",
+    "WouldDeadlock",
+]
+
+
+def __getattr__(name: str) -> object:
+    # asyncio takes as long to import as all the rest together, so the async face comes when it is asked for.
+    if name in ("AsyncClient", "AsyncLease"):
+        from leasehold.client import aio  # noqa: PLC0415
+
+        return getattr(aio, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,1 @@
+"""The public face: `sync.Client` for threads, `aio.AsyncClient` for asyncio."""

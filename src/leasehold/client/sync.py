@@ -1,0 +1,283 @@
+"""Leases for threads.
+
+A thread can't be stopped from outside: when a lease is lost, ``check()`` raises and callbacks are called, and the
+work has to look. Guard its writes with the token.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from leasehold.client.terms import Terms, TermsBook, check_holder, default_url, make_claim, renew_id
+from leasehold.core.claim import GiveUp, Sleep, StartOver, Take
+from leasehold.core.holder import Over, State
+from leasehold.core.lease import check_resource
+from leasehold.core.ops import Loss, Release, Released, Revoke, Unknown
+from leasehold.core.timing import Renewal, to_ns
+from leasehold.errors import LeaseHeld, LeaseLost, WouldDeadlock
+from leasehold.runtime.engine import Engine
+from leasehold.runtime.tenure import Tenure
+from leasehold.runtime.watch import Watch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import TracebackType
+    from typing import Self
+
+    from leasehold.core.claim import Claim
+    from leasehold.core.lease import Record
+    from leasehold.core.timing import Duration
+
+DISPOSABLE = (None, Loss.RELEASED, Loss.EXPIRED, Loss.REVOKED, Loss.STALLED)
+"""Losses after which the store may still have the lease under our id, so that giving it back makes sense."""
+
+
+class Lease(Tenure):
+    """A lease held by this process. Use it in a ``with``, or call ``release()``."""
+
+    __slots__ = ("_lost",)
+
+    _lost: threading.Event | None
+
+    @property
+    def lost(self) -> threading.Event:
+        """An event to wait on: set when the lease is lost or released."""
+        self._tick()
+        with self._lock:
+            event = getattr(self, "_lost", None)
+            if event is None:
+                event = self._lost = threading.Event()
+            if self._belief.state is State.LOST:
+                event.set()
+        return event
+
+    def renew(self) -> None:
+        """Renew now, besides the renewals that happen by themselves. Raises `LeaseLost` if it can't be."""
+        engine = self._engine
+        now = self._now()
+        op = self._renewal(now)
+        if op is None:
+            raise LeaseLost(self.resource, token=self.token, reason=str(self.loss or self._belief.ending))
+        sent = engine.clock.mark()
+        outcome = engine.store.apply([op], timeout=engine.timeout)[0]
+        self._answer(outcome, sent, self._now(), 0.0)
+        self.check()
+        if isinstance(outcome, Unknown):
+            raise outcome.error
+
+    def release(self) -> bool:
+        """Give it back. True if that ended it, False if it was over already.
+
+        When the store doesn't answer, `StoreUnavailable` is raised, and the release is tried again in the background;
+        either way this lease is not ours any more.
+        """
+        return self._give_back(raising=True)
+
+    def _give_back(self, *, raising: bool) -> bool:
+        engine = self._engine
+        # Stop believing and renewing first: a late renewal must not follow the release.
+        self._advance(Over(Loss.RELEASED), self._now())
+        if self._released or self._belief.loss not in DISPOSABLE:
+            return False
+        outcome = engine.store.apply([Release(self._op.resource, self._op.lease_id)], timeout=engine.timeout)[0]
+        if isinstance(outcome, Unknown):
+            engine.keeper.dispose(self.resource, self.id, self._timing.ttl_ns)
+            if raising:
+                raise outcome.error
+            return False
+        self._released = True
+        return isinstance(outcome, Released)
+
+    def __enter__(self) -> Self:
+        self.check()
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._tick()
+        loss = self._belief.loss
+        self._give_back(raising=False)
+        if exc_type is None and loss is not None and loss is not Loss.RELEASED:
+            raise LeaseLost(self.resource, token=self.token, reason=str(loss))
+
+    def _wake(self) -> None:
+        with self._lock:
+            event = getattr(self, "_lost", None)
+        if event is not None:
+            event.set()
+
+    def _call(self, callback: Callable[[Self], object]) -> None:
+        self._engine.callbacks.run(lambda: callback(self))
+
+
+class Client:
+    """Leases on one store. May be used from many threads; close it, or use it in a ``with``.
+
+    Without a URL it takes ``LEASEHOLD_URL``, else a SQLite file in the user's state folder. ``timeout`` bounds how long
+    one answer of the store is waited for.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        holder: str | None = None,
+        timeout: Duration = 5.0,
+        renewal: Renewal | str = Renewal.THIRD,
+    ) -> None:
+        seconds = to_ns(timeout, "the timeout") / 1e9
+        self._engine = Engine(url or default_url(), holder=check_holder(holder), timeout=seconds)
+        self._terms = TermsBook(self._engine.store.guarantees, renewal)
+
+    @property
+    def url(self) -> str:
+        """The store's URL, without passwords."""
+        return self._engine.store.url
+
+    @property
+    def holder(self) -> str:
+        """The name under which this client holds leases."""
+        return self._engine.holder
+
+    def acquire(
+        self,
+        resource: str,
+        ttl: Duration = 30.0,
+        wait: Duration | None = None,
+        *,
+        metadata: Mapping[str, str] | None = None,
+        renewal: Renewal | str | None = None,
+        margin: Duration | None = None,
+        round_trip: Duration | None = None,
+        max_hold: Duration | None = None,
+        stall_after: Duration | None = None,
+    ) -> Lease:
+        """Wait for the resource and return the lease on it, or raise `LeaseHeld`.
+
+        ``wait``: None waits for ever, a number for at most so many seconds, 0 not at all. The lease is renewed until
+        it is released, but not beyond ``max_hold`` and, with ``stall_after``, only while ``lease.progress()`` is called.
+        """
+        self._engine.require_open()
+        terms = self._terms.terms(
+            ttl, renewal=renewal, margin=margin, round_trip=round_trip, max_hold=max_hold, stall_after=stall_after
+        )
+        claim = make_claim(self._engine, resource, terms, wait=wait, metadata=metadata)
+        self._engine.waiters.expect(claim.op.lease_id)
+        try:
+            return self._pursue(claim, terms)
+        except BaseException:
+            self._engine.keeper.dispose(resource, claim.op.lease_id, terms.timing.ttl_ns)
+            raise
+        finally:
+            self._engine.waiters.leave(claim.op.lease_id)
+
+    def try_acquire(
+        self,
+        resource: str,
+        ttl: Duration = 30.0,
+        *,
+        metadata: Mapping[str, str] | None = None,
+        renewal: Renewal | str | None = None,
+        margin: Duration | None = None,
+        round_trip: Duration | None = None,
+        max_hold: Duration | None = None,
+        stall_after: Duration | None = None,
+    ) -> Lease | None:
+        """Return the lease if the resource is free now, else None."""
+        try:
+            return self.acquire(
+                resource,
+                ttl,
+                0,
+                metadata=metadata,
+                renewal=renewal,
+                margin=margin,
+                round_trip=round_trip,
+                max_hold=max_hold,
+                stall_after=stall_after,
+            )
+        except LeaseHeld:
+            return None
+
+    def get(self, resource: str) -> Record | None:
+        """Return who holds the resource, or None."""
+        self._engine.require_open()
+        return self._engine.store.read([check_resource(resource)], timeout=self._engine.timeout)[0]
+
+    def list(self, prefix: str = "") -> list[Record]:
+        """Return all leases whose resource starts with the prefix, by name."""
+        self._engine.require_open()
+        return [*self._engine.store.scan(prefix, timeout=self._engine.timeout)]
+
+    def revoke(self, resource: str, *, force: bool = False) -> float | None:
+        """End somebody's lease, and tell the holder. Return in how many seconds the resource is free; None: nobody has it.
+
+        It ends at the expiry already promised. With ``force`` it ends now, although the holder may not have heard of it
+        yet: until it has, only the fencing token keeps its writes out.
+        """
+        self._engine.require_open()
+        outcome = self._engine.store.apply([Revoke(check_resource(resource), force)], timeout=self._engine.timeout)[0]
+        if isinstance(outcome, Unknown):
+            raise outcome.error
+        return outcome.free_in_ns / 1e9 if isinstance(outcome, Released) else None
+
+    def watch(self, prefix: str = "") -> Watch:
+        """Return the stream of what happens from now on to resources that start with the prefix."""
+        self._engine.require_open()
+        return Watch(self._engine, prefix)
+
+    def close(self) -> None:
+        """Release what is held, within a second, and end."""
+        self._engine.close()
+
+    def __enter__(self) -> Self:
+        self._engine.require_open()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.url} holding {len(self._engine.held)}>"
+
+    def _pursue(self, claim: Claim, terms: Terms) -> Lease:
+        engine = self._engine
+        clock = engine.clock
+        while True:
+            sent = clock.mark()
+            outcome = engine.store.apply([claim.op], timeout=engine.timeout)[0]
+            decision = claim.after(outcome, sent, clock.now())
+            if isinstance(decision, Take):
+                lease = Lease(
+                    engine,
+                    claim.op,
+                    terms.timing,
+                    token=decision.token,
+                    sent_ns=sent,
+                    deadline_ns=decision.deadline_ns,
+                    owner=threading.get_ident(),
+                    max_hold_ns=terms.max_hold_ns,
+                    stall_after_ns=terms.stall_after_ns,
+                )
+                engine.hold(lease)
+                return lease
+            if isinstance(decision, GiveUp):
+                raise decision.error
+            if isinstance(decision, Sleep):
+                self._refuse_deadlock(claim)
+                bell = threading.Event()
+                engine.waiters.ring(claim.op.lease_id, bell.set)
+                bell.wait(max(0, decision.until_ns - clock.now()) / 1e9)
+                engine.require_open()
+            if isinstance(decision, StartOver):
+                engine.waiters.leave(claim.op.lease_id)
+                engine.keeper.dispose(claim.op.resource, claim.op.lease_id, terms.timing.ttl_ns)
+                renew_id(claim)
+                engine.waiters.expect(claim.op.lease_id)
+
+    def _refuse_deadlock(self, claim: Claim) -> None:
+        mine = self._engine.held_by(threading.get_ident(), claim.op.resource)
+        if mine is not None:
+            raise WouldDeadlock(mine.resource, holder=mine.holder, token=mine.token, remaining=mine.remaining)

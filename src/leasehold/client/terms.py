@@ -1,0 +1,143 @@
+"""What a caller says about a lease, checked and turned into what the core works with. The same for both faces."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from leasehold.core.claim import Claim
+from leasehold.core.lease import check_resource, encode_metadata
+from leasehold.core.ops import Acquire
+from leasehold.core.timing import Renewal, Timing, to_ns
+from leasehold.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from leasehold.core.timing import Duration
+    from leasehold.runtime.engine import Engine
+    from leasehold.stores.base import Guarantees
+
+STATE_FILE = "leasehold/leases.db"
+
+
+def default_url() -> str:
+    """Return LEASEHOLD_URL, or a SQLite file in the user's state folder, whose folder is made."""
+    url = os.environ.get("LEASEHOLD_URL")
+    if url:
+        return url
+    state = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
+    path = os.path.join(os.path.abspath(state), STATE_FILE)
+    try:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"the folder for the default store can't be made ({error}): set LEASEHOLD_URL or give a URL"
+        ) from error
+    return "sqlite:///" + path.replace("%", "%25").replace("?", "%3F").replace("#", "%23")
+
+
+def check_holder(holder: str | None) -> str | None:
+    """Return the name if people can read it."""
+    if holder is None:
+        return None
+    if not isinstance(holder, str) or not holder or not holder.isprintable() or len(holder.encode()) > 256:
+        raise ConfigError("a holder's name is 1 to 256 bytes of printable text")
+    return holder
+
+
+class Terms(NamedTuple):
+    """How a lease is to be held."""
+
+    timing: Timing
+    max_hold_ns: int | None
+    stall_after_ns: int | None
+
+
+class TermsBook:
+    """Makes terms, and remembers them: most programs ask for the same few."""
+
+    def __init__(self, guarantees: Guarantees, renewal: Renewal | str) -> None:
+        self._guarantees = guarantees
+        self._renewal = renewal
+        self._known: dict[object, Terms] = {}
+
+    def terms(
+        self,
+        ttl: Duration,
+        *,
+        renewal: Renewal | str | None,
+        margin: Duration | None,
+        round_trip: Duration | None,
+        max_hold: Duration | None,
+        stall_after: Duration | None,
+    ) -> Terms:
+        """Return the terms, or raise `ConfigError` where they can't work on this store."""
+        key = (ttl, renewal, margin, round_trip, max_hold, stall_after)
+        try:
+            known = self._known.get(key)
+        except TypeError:
+            known = None
+        if known is None:
+            known = self._make(*key)
+            if len(self._known) < 1000:
+                self._known[key] = known
+        return known
+
+    def _make(
+        self,
+        ttl: Duration,
+        renewal: Renewal | str | None,
+        margin: Duration | None,
+        round_trip: Duration | None,
+        max_hold: Duration | None,
+        stall_after: Duration | None,
+    ) -> Terms:
+        ttl_ns = to_ns(ttl, "the TTL")
+        store = self._guarantees
+        timing = Timing.from_ttl(
+            ttl_ns,
+            drift=store.drift,
+            renewal=renewal or self._renewal,
+            margin_ns=None if margin is None else to_ns(margin, "the margin"),
+            round_trip_ns=None if round_trip is None else to_ns(round_trip, "the round trip"),
+        )
+        if not store.min_ttl_ns <= ttl_ns <= store.max_ttl_ns:
+            raise ConfigError(
+                f"the TTL is {ttl_ns / 1e9:g} s; {store.store} takes {store.min_ttl_ns / 1e9:g} "
+                f"to {store.max_ttl_ns / 1e9:g} s"
+            )
+        return Terms(timing, _positive(max_hold, "max_hold"), _positive(stall_after, "stall_after"))
+
+
+def _positive(duration: Duration | None, what: str) -> int | None:
+    if duration is None:
+        return None
+    ns = to_ns(duration, what)
+    if ns <= 0:
+        raise ConfigError(f"{what} must be positive, and it is {ns / 1e9:g} s")
+    return ns
+
+
+def make_claim(
+    engine: Engine, resource: str, terms: Terms, *, wait: Duration | None, metadata: Mapping[str, str] | None
+) -> Claim:
+    """Return a fresh attempt, with a lease id of its own."""
+    wait_ns = None if wait is None else to_ns(wait, "the wait")
+    op = Acquire(
+        check_resource(resource),
+        os.urandom(16).hex(),
+        engine.holder,
+        terms.timing.ttl_ns,
+        wait_ns is None or wait_ns > 0,
+        engine.waiters.address,
+        engine.seen_token,
+        encode_metadata(metadata, limit=engine.store.guarantees.max_metadata) if metadata else "",
+    )
+    until = None if wait_ns is None else engine.clock.now() + wait_ns
+    return Claim(op, terms.timing, wait_until_ns=until, patience_ns=int(engine.timeout * 1e9))
+
+
+def renew_id(claim: Claim) -> None:
+    """Give the attempt another lease id: the old one is spent."""
+    claim.op = claim.op._replace(lease_id=os.urandom(16).hex())

@@ -1,0 +1,1 @@
+"""Decisions, and nothing else: no clock is read here, nothing waits, no randomness is drawn."""

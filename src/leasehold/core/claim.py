@@ -1,0 +1,100 @@
+"""One attempt to get a lease, from the first request to the answer that settles it.
+
+Pure: the threads and tasks that wait ask ``after()`` what an outcome means and do what it says.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from leasehold.core.clock import MILLISECOND
+from leasehold.core.ops import Granted, Held, Lost, Unknown
+from leasehold.core.rules import RESERVATION_NS, WAITER_LIFE_NS
+from leasehold.errors import ConfigError, LeaseHeld, LeaseholdError
+
+if TYPE_CHECKING:
+    from leasehold.core.ops import Acquire, Outcome
+    from leasehold.core.timing import Timing
+
+REFRESH_NS = WAITER_LIFE_NS // 3
+FIRST_RETRY_NS = 10 * MILLISECOND
+LONGEST_RETRY_NS = 500 * MILLISECOND
+
+
+class Take(NamedTuple):
+    """It is ours until the deadline."""
+
+    token: int
+    deadline_ns: int
+
+
+class Sleep(NamedTuple):
+    """Ask again then, or when called."""
+
+    until_ns: int
+
+
+class StartOver(NamedTuple):
+    """This lease id is spent: give it back and ask with a fresh one."""
+
+
+class GiveUp(NamedTuple):
+    """Leave, and raise this."""
+
+    error: LeaseholdError
+
+
+Decision: TypeAlias = Take | Sleep | StartOver | GiveUp
+
+
+class Claim:
+    """What has been tried so far, and how long to go on."""
+
+    __slots__ = ("failing_since_ns", "op", "patience_ns", "retry_ns", "timing", "wait_until_ns")
+
+    def __init__(self, op: Acquire, timing: Timing, *, wait_until_ns: int | None, patience_ns: int) -> None:
+        self.op = op
+        self.timing = timing
+        self.wait_until_ns = wait_until_ns
+        self.patience_ns = patience_ns
+        self.failing_since_ns: int | None = None
+        self.retry_ns = FIRST_RETRY_NS
+
+    def after(self, outcome: Outcome, sent_ns: int, now: int) -> Decision:
+        """Say what follows from the answer to a request that was sent at ``sent_ns``."""
+        if isinstance(outcome, Granted):
+            deadline = sent_ns + self.timing.safe_time(outcome.ttl_ns)
+            # An answer that took longer than the safe time is a lease that is over before it began.
+            return Take(outcome.token, deadline) if now < deadline else StartOver()
+        if isinstance(outcome, Held):
+            return self._held(outcome, now)
+        if isinstance(outcome, Lost):
+            return StartOver()
+        if isinstance(outcome, Unknown):
+            return self._unknown(outcome.error, sent_ns, now)
+        raise AssertionError(f"no answer to an acquire: {outcome}")
+
+    def _held(self, held: Held, now: int) -> Decision:
+        self.failing_since_ns = None
+        self.retry_ns = FIRST_RETRY_NS
+        until = self.wait_until_ns
+        if not self.op.queue or (until is not None and now >= until):
+            return GiveUp(held_error(self.op.resource, held))
+        turn = now + max(0, held.remaining_ns) + held.position * RESERVATION_NS
+        soon = min(turn, now + REFRESH_NS)
+        return Sleep(soon if until is None else min(soon, until))
+
+    def _unknown(self, error: LeaseholdError, sent_ns: int, now: int) -> Decision:
+        if self.failing_since_ns is None:
+            self.failing_since_ns = sent_ns
+        if isinstance(error, ConfigError) or now - self.failing_since_ns >= self.patience_ns:
+            return GiveUp(error)
+        pause, self.retry_ns = self.retry_ns, min(2 * self.retry_ns, LONGEST_RETRY_NS)
+        return Sleep(now + pause)
+
+
+def held_error(resource: str, held: Held) -> LeaseHeld:
+    """Return the error for a resource that somebody else has."""
+    return LeaseHeld(
+        resource, holder=held.by, token=held.token, remaining=held.remaining_ns / 1e9, position=held.position
+    )

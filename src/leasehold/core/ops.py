@@ -1,0 +1,181 @@
+"""The operations that a store applies, and what it answers.
+
+An outcome has three faces, because silence is neither yes nor no: a definite yes, a definite no, and `Unknown`.
+They are named tuples: a store may make a hundred thousand of them a second.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple, TypeAlias
+
+from leasehold.errors import LeaseholdError
+
+
+class Loss(StrEnum):
+    """Why a lease is no longer held."""
+
+    EXPIRED = "expired"
+    TAKEN = "taken"
+    REVOKED = "revoked"
+    RELEASED = "released"
+    FORKED = "forked"
+    STALLED = "stalled"
+    CLOSED = "closed"
+
+
+# --- operations ---------------------------------------------------------------------------------------------------
+
+
+class Acquire(NamedTuple):
+    """Grant the resource to this lease id, or say who has it.
+
+    Safe to repeat: an id that holds already gets its grant back, with the same token. With ``queue`` set, an id that
+    can't have it yet joins the queue or, when it is there already, says that it still lives.
+    """
+
+    resource: str
+    lease_id: str
+    holder: str
+    ttl_ns: int
+    queue: bool = False
+    notify: str = ""
+    """Where the store reaches the asker: the address of its subscription."""
+    seen_token: int = 0
+    """The highest token that the asker knows of: the new one will be above it, whatever the store forgot."""
+    metadata: str = ""
+    parent: tuple[str, int] | None = None
+    soft_ns: int = 0
+    grace_ns: int = 0
+    lock_delay_ns: int = 0
+    hold_at_least_ns: int = 0
+
+
+class Renew(NamedTuple):
+    """Extend the lease with this id, if it is alive."""
+
+    resource: str
+    lease_id: str
+    token: int
+    ttl_ns: int
+
+
+class Release(NamedTuple):
+    """End the lease with this id, or take the id out of the queue."""
+
+    resource: str
+    lease_id: str
+    successor: str | None = None
+    """A holder's name: the resource is kept for it for a moment."""
+    abandon: bool = False
+    """The id may be in a request that is still on its way: leave a tombstone, so that it is never granted."""
+
+
+class Revoke(NamedTuple):
+    """End somebody else's lease: at the expiry already promised or, by force, now."""
+
+    resource: str
+    force: bool = False
+    token: int | None = None
+    """Only if this is still the token."""
+
+
+Op: TypeAlias = Acquire | Renew | Release | Revoke
+
+# --- outcomes -----------------------------------------------------------------------------------------------------
+
+
+class Granted(NamedTuple):
+    """It is yours for ``ttl_ns``, counted from before you asked."""
+
+    token: int
+    ttl_ns: int
+
+
+class Held(NamedTuple):
+    """Somebody else has it, or is about to."""
+
+    by: str
+    token: int
+    remaining_ns: int
+    position: int
+    """How many waiters are before you."""
+
+
+class Renewed(NamedTuple):
+    """It is yours for another ``ttl_ns``, counted from before you asked."""
+
+    ttl_ns: int
+
+
+class Lost(NamedTuple):
+    """It is not renewed and will not be. For ``remaining_ns`` nobody else gets it."""
+
+    reason: Loss
+    remaining_ns: int = 0
+
+
+class Released(NamedTuple):
+    """It is over; the resource is free in ``free_in_ns``."""
+
+    token: int
+    free_in_ns: int = 0
+
+
+class NotHeld(NamedTuple):
+    """There was nothing to end."""
+
+    reason: str = "not held"
+
+
+class Unknown(NamedTuple):
+    """No answer: it may or may not have happened. Ask again, with the same id."""
+
+    error: LeaseholdError
+
+
+AcquireOutcome: TypeAlias = Granted | Held | Lost | Unknown
+RenewOutcome: TypeAlias = Renewed | Lost | Unknown
+ReleaseOutcome: TypeAlias = Released | NotHeld | Unknown
+Outcome: TypeAlias = Granted | Held | Renewed | Lost | Released | NotHeld | Unknown
+
+# --- what a store pushes ------------------------------------------------------------------------------------------
+
+
+class EventKind(StrEnum):
+    """What happened to a resource."""
+
+    GRANTED = "granted"
+    RELEASED = "released"
+    REVOKED = "revoked"
+    EXPIRED = "expired"
+    """Never pushed: a watcher derives it, since nobody acts when time runs out."""
+
+
+class Event(NamedTuple):
+    """Something that happened, for whoever watches. In order for each resource."""
+
+    kind: EventKind
+    resource: str
+    token: int
+    holder: str
+    at_us: int
+    ttl_ns: int = 0
+
+
+class Summons(StrEnum):
+    """Why a store calls one particular client."""
+
+    RESERVED = "reserved"
+    """Your turn: ask now."""
+    REVOKED = "revoked"
+    """Somebody ends your lease: ask, to learn how."""
+
+
+class Notice(NamedTuple):
+    """A word to one client, sent to the address that it gave."""
+
+    address: str
+    summons: Summons
+    resource: str
+    lease_id: str

@@ -1,0 +1,417 @@
+"""What each operation does to a resource: the meaning of a lease, in one place.
+
+The stores that run Python under their own lock (memory, SQLite) execute these rules; the others, whose decisions run
+in a server, are tested against them. A rule is handed the table, the operation and ``now`` on the store's clock; the
+caller holds whatever lock makes the table exclusive, and took ``now`` after it got that lock.
+
+Liveness is derived, never swept: a lease is over once ``now`` reaches its expiry or its parent's, and the queue's
+reservations follow from the moment at which the resource came free. So a dead holder or waiter costs no work, and a
+store needs no timer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from leasehold.core.clock import MILLISECOND, SECOND
+from leasehold.core.entry import Reservation, Waiter, Waiting
+from leasehold.core.lease import TOKEN_LIMIT
+from leasehold.core.ops import (
+    Acquire,
+    Event,
+    EventKind,
+    Granted,
+    Held,
+    Loss,
+    Lost,
+    NotHeld,
+    Notice,
+    Release,
+    Released,
+    Renew,
+    Renewed,
+    Revoke,
+    Summons,
+)
+from leasehold.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from leasehold.core.entry import Entry
+    from leasehold.core.lease import Record
+    from leasehold.core.ops import Op, Outcome
+
+RESERVATION_NS = 100 * MILLISECOND
+"""How long a freed resource waits for the waiter whose turn it is."""
+WAITER_LIFE_NS = 6 * SECOND
+"""How long a waiter stays in the queue without showing up."""
+TOMBSTONE_NS = 60 * SECOND
+"""How long an abandoned id is remembered: longer than any request stays on its way."""
+MAX_DEPTH = 8
+"""How many leases may stand above one another."""
+
+
+class Table(Protocol):
+    """What the rules need of a store while it holds its lock."""
+
+    floor: int
+    """No token up to this one is granted: what the store knows of tokens whose entries it has forgotten."""
+    wall_us: int
+    events: list[Event]
+    notices: list[Notice]
+
+    def load(self, resource: str) -> Entry:
+        """Return the entry, or a fresh one."""
+        ...
+
+    def save(self, entry: Entry) -> None:
+        """Keep the entry."""
+        ...
+
+    def children(self, resource: str, token: int) -> Iterable[Entry]:
+        """Return the entries whose parent is this lease."""
+        ...
+
+
+def apply(table: Table, op: Op, now: int) -> Outcome:
+    """Carry out one operation."""
+    entry = table.load(op.resource)
+    kind = type(op)
+    if kind is Acquire:
+        return _acquire(table, entry, op, now)  # type: ignore[arg-type]
+    if kind is Renew:
+        return _renew(table, entry, op, now)  # type: ignore[arg-type]
+    if kind is Release:
+        return _release(table, entry, op, now)  # type: ignore[arg-type]
+    return _revoke(table, entry, op, now)  # type: ignore[arg-type]
+
+
+def record(table: Table, entry: Entry, now: int) -> Record | None:
+    """Return the lease as people may see it, or None where nobody holds the resource."""
+    expiry = expiry_of(table, entry)
+    return entry.record(now, expiry) if entry.lease_id is not None and now < expiry else None
+
+
+def expiry_of(table: Table, entry: Entry, depth: int = 0) -> int:
+    """Return when the lease really ends: its own expiry or, if sooner, the end of its parent."""
+    if entry.parent is None or depth > MAX_DEPTH:
+        return entry.expiry_ns
+    parent = table.load(entry.parent)
+    if parent.token != entry.parent_token or parent.lease_id is None:
+        # Ending a lease ends its children in the same step, so the store has forgotten this parent: long over.
+        return 0
+    bound = expiry_of(table, parent, depth + 1)
+    return bound if entry.ttl_ns == 0 else min(entry.expiry_ns, bound)
+
+
+def is_dead(entry: Entry, now: int, *, kept_ns: int = 0) -> bool:
+    """Whether nothing but its token is worth keeping, so that a store may forget the entry and raise its floor."""
+    over = max(entry.expiry_ns, entry.granted_ns) + entry.lock_delay_ns + entry.grace_ns + kept_ns
+    waiting = entry.waiting
+    return now >= over and (
+        waiting is None
+        or not (any(w.expiry_ns > now for w in waiting.queue) or any(until > now for until in waiting.tombstones.values()))
+    )
+
+
+# --- the four operations ------------------------------------------------------------------------------------------
+
+
+def _acquire(table: Table, entry: Entry, op: Acquire, now: int) -> Granted | Held | Lost:
+    waiting = entry.waiting
+    if waiting is not None and waiting.tombstones.get(op.lease_id, 0) > now:
+        return Lost(Loss.RELEASED)
+    expiry = entry.expiry_ns if entry.parent is None else expiry_of(table, entry)
+    if entry.lease_id is not None:
+        if now < expiry:
+            if entry.lease_id == op.lease_id:
+                return Granted(entry.token, expiry - now)
+            return _wait(table, entry, op, now, by=entry.holder, free_at=expiry)
+        if entry.lease_id == op.lease_id:
+            # Its own grant has run out: a request that was that late must not start a second turn by itself.
+            return Lost(Loss.EXPIRED)
+    free_at = expiry if entry.lease_id is None else expiry + entry.lock_delay_ns
+    if now < free_at:
+        return _wait(table, entry, op, now, by=entry.holder, free_at=free_at)
+    if waiting is not None:
+        reservation = _settle(waiting, free_at, now, showing=op.lease_id)
+        if reservation is not None and not _is_for(reservation, op):
+            return _wait(table, entry, op, now, by="", free_at=now)
+    return _grant(table, entry, op, now, ended_ns=expiry)
+
+
+def _grant(table: Table, entry: Entry, op: Acquire, now: int, *, ended_ns: int) -> Granted | Lost:
+    ttl = op.ttl_ns
+    expiry = now + ttl
+    if op.parent is not None:
+        bound = _parent_bound(table, op, now)
+        if bound <= now:
+            return Lost(Loss.EXPIRED)
+        expiry = bound if ttl == 0 else min(expiry, bound)
+    if entry.has_children:
+        # What stood under the lease that ended before this one has ended with it, at that time.
+        _end_children(table, entry, now, ended_ns=ended_ns)
+    token = max(entry.token, table.floor, op.seen_token) + 1
+    token = max(token, table.wall_us)
+    if token >= TOKEN_LIMIT:
+        raise ConfigError(f"the next token, {token}, is not below 2^53: some clock was centuries ahead")
+    entry.token = token
+    entry.lease_id = op.lease_id
+    entry.holder = op.holder
+    entry.ttl_ns = ttl
+    entry.expiry_ns = expiry
+    entry.granted_ns = now
+    entry.granted_us = entry.renewed_us = table.wall_us
+    entry.renewals = 0
+    entry.metadata = op.metadata
+    entry.notify = op.notify
+    entry.parent, entry.parent_token = op.parent or (None, 0)
+    entry.soft_ns = op.soft_ns
+    entry.grace_ns = op.grace_ns
+    entry.lock_delay_ns = op.lock_delay_ns
+    entry.hold_at_least_ns = op.hold_at_least_ns
+    entry.ended = None
+    entry.revoked = False
+    entry.has_children = False
+    if entry.waiting is not None:
+        _leave(entry, op.lease_id)
+        entry.waiting.reservation = None
+        _tidy(entry, now)
+    table.save(entry)
+    table.events.append(Event(EventKind.GRANTED, entry.resource, token, op.holder, table.wall_us, expiry - now))
+    return Granted(token, expiry - now)
+
+
+def _renew(table: Table, entry: Entry, op: Renew, now: int) -> Renewed | Lost:
+    if entry.lease_id != op.lease_id:
+        if entry.token == op.token and entry.ended is not None:
+            return Lost(Loss(entry.ended))
+        return Lost(Loss.TAKEN if entry.token > op.token else Loss.EXPIRED)
+    expiry = entry.expiry_ns if entry.parent is None else expiry_of(table, entry)
+    if now >= expiry and not _in_grace(entry, expiry, now):
+        return Lost(Loss.EXPIRED)
+    if entry.revoked:
+        return Lost(Loss.REVOKED, max(0, expiry - now))
+    extended = max(entry.expiry_ns, now + op.ttl_ns)  # never shortened: an earlier promise may be relied upon
+    if entry.parent is not None:
+        parent = table.load(entry.parent)
+        bound = expiry_of(table, parent)
+        if parent.token != entry.parent_token or bound <= now:
+            return Lost(Loss.EXPIRED)
+        extended = bound if entry.ttl_ns == 0 else min(extended, bound)
+    entry.expiry_ns = extended
+    if entry.ttl_ns:
+        entry.ttl_ns = max(entry.ttl_ns, op.ttl_ns)  # what a store that lost its clock must wait out
+    entry.renewed_us = table.wall_us
+    entry.renewals += 1
+    table.save(entry)
+    return Renewed(extended - now)
+
+
+def _release(table: Table, entry: Entry, op: Release, now: int) -> Released | NotHeld:
+    expiry = entry.expiry_ns if entry.parent is None else expiry_of(table, entry)
+    if entry.lease_id == op.lease_id and now < expiry:
+        free_at = max(now, entry.granted_ns + entry.hold_at_least_ns)
+        _end(table, entry, now, EventKind.RELEASED, free_at=free_at, successor=op.successor)
+        return Released(entry.token, free_at - now)
+    waiting = entry.waiting
+    if waiting is not None and any(w.lease_id == op.lease_id for w in waiting.queue):
+        _leave(entry, op.lease_id)
+        _call_next(table, entry, now)
+        if op.abandon:
+            waiting.tombstones[op.lease_id] = now + TOMBSTONE_NS
+        _tidy(entry, now)
+        table.save(entry)
+        return NotHeld("was waiting")
+    if op.abandon and entry.lease_id != op.lease_id:
+        if waiting is None:
+            waiting = entry.waiting = Waiting()
+        waiting.tombstones[op.lease_id] = now + TOMBSTONE_NS
+        _tidy(entry, now)
+        table.save(entry)
+    return NotHeld()
+
+
+def _revoke(table: Table, entry: Entry, op: Revoke, now: int) -> Released | NotHeld:
+    expiry = expiry_of(table, entry)
+    if entry.lease_id is None or now >= expiry or (op.token is not None and op.token != entry.token):
+        return NotHeld()
+    if entry.notify:
+        table.notices.append(Notice(entry.notify, Summons.REVOKED, entry.resource, entry.lease_id))
+    if op.force:
+        _end(table, entry, now, EventKind.REVOKED, free_at=now)
+        return Released(entry.token)
+    entry.revoked = True
+    table.save(entry)
+    event = Event(EventKind.REVOKED, entry.resource, entry.token, entry.holder, table.wall_us, expiry - now)
+    table.events.append(event)
+    return Released(entry.token, expiry - now)
+
+
+# --- endings ------------------------------------------------------------------------------------------------------
+
+
+def _end(
+    table: Table, entry: Entry, now: int, kind: EventKind, *, free_at: int, successor: str | None = None
+) -> None:
+    """End a live lease, and in the same step whatever stands under it."""
+    if entry.has_children:
+        _end_children(table, entry, now, ended_ns=now, kind=kind)
+    entry.lease_id = None
+    entry.expiry_ns = free_at
+    entry.ended = str(kind)
+    entry.has_children = False
+    entry.notify = ""
+    if successor:
+        if entry.waiting is None:
+            entry.waiting = Waiting()
+        entry.waiting.reservation = Reservation(free_at + RESERVATION_NS, successor=successor)
+    elif entry.waiting is not None:
+        _call_next(table, entry, now)
+    table.save(entry)
+    table.events.append(Event(kind, entry.resource, entry.token, entry.holder, table.wall_us))
+
+
+def _end_children(
+    table: Table, entry: Entry, now: int, *, ended_ns: int, kind: EventKind = EventKind.EXPIRED
+) -> None:
+    for child in table.children(entry.resource, entry.token):
+        if child.lease_id is None:
+            continue
+        if kind is EventKind.EXPIRED:
+            child.expiry_ns = ended_ns if child.ttl_ns == 0 else min(child.expiry_ns, ended_ns)
+            child.parent, child.parent_token = None, 0
+            table.save(child)
+        else:
+            _end(table, child, now, kind, free_at=now)
+
+
+def _parent_bound(table: Table, op: Acquire, now: int) -> int:
+    """Return until when the parent lasts (0: it doesn't), and note there that it has a child."""
+    assert op.parent is not None
+    name, token = op.parent
+    parent = table.load(name)
+    depth = 1
+    above = parent
+    while above.parent is not None:
+        if depth >= MAX_DEPTH or above.parent == op.resource:
+            raise ConfigError(f"{op.resource!r} can't stand under {name!r}: a cycle, or more than {MAX_DEPTH} levels")
+        above = table.load(above.parent)
+        depth += 1
+    if name == op.resource:
+        raise ConfigError(f"{op.resource!r} can't stand under itself")
+    if parent.token != token or parent.lease_id is None:
+        return 0
+    if not parent.has_children:
+        parent.has_children = True
+        table.save(parent)
+    bound = expiry_of(table, parent)
+    return bound if bound > now else 0
+
+
+def _in_grace(entry: Entry, expiry: int, now: int) -> bool:
+    waiting = entry.waiting
+    wanted = waiting is not None and (waiting.reservation is not None or any(w.expiry_ns > now for w in waiting.queue))
+    return now < expiry + entry.grace_ns and not wanted and entry.parent is None
+
+
+# --- the queue ----------------------------------------------------------------------------------------------------
+
+
+def _wait(table: Table, entry: Entry, op: Acquire, now: int, *, by: str, free_at: int) -> Held:
+    """Answer that it can't be had yet and, if asked to, keep or refresh the asker's place in the queue."""
+    position = 0
+    if op.queue:
+        if entry.waiting is None:
+            entry.waiting = Waiting()
+        queue = entry.waiting.queue
+        _tidy(entry, now, keep_waiting=True)
+        place = next((w for w in queue if w.lease_id == op.lease_id), None)
+        if place is None:
+            place = Waiter(op.lease_id, op.holder, op.notify, table.wall_us, 0)
+            queue.append(place)
+        place.expiry_ns = now + WAITER_LIFE_NS
+        place.passed = False
+        position = queue.index(place)
+        table.save(entry)
+    elif entry.waiting is not None:
+        position = sum(w.expiry_ns > now for w in entry.waiting.queue)
+    if not by and entry.waiting is not None:
+        position = max(position, 1)  # behind the one that it is reserved for
+    return Held(by, entry.token, free_at - now, position)
+
+
+def _settle(waiting: Waiting, free_since: int, now: int, *, showing: str) -> Reservation | None:
+    """Return the reservation in force at ``now`` on a resource that is free since ``free_since``.
+
+    Where nobody acted when the resource came free, or when a reservation ran out, this says what would have happened:
+    each waiter in turn had it reserved for `RESERVATION_NS`. The one that shows up now has not missed its turn.
+    """
+    reservation = waiting.reservation
+    start = free_since
+    if reservation is not None:
+        if reservation.until_ns > now and (reservation.successor or _place(waiting, reservation.lease_id) is not None):
+            return reservation
+        start = min(reservation.until_ns, now)
+        called = _place(waiting, reservation.lease_id)
+        if called is not None and called.lease_id != showing:
+            called.passed = True
+        waiting.reservation = None
+    for waiter in waiting.queue:
+        if waiter.lease_id == showing:
+            return Reservation(now + RESERVATION_NS, waiter.lease_id)
+        if waiter.passed or waiter.expiry_ns <= now:
+            continue
+        if start + RESERVATION_NS > now:
+            waiting.reservation = Reservation(start + RESERVATION_NS, waiter.lease_id)
+            return waiting.reservation
+        waiter.passed = True
+        start += RESERVATION_NS
+    return None
+
+
+def _call_next(table: Table, entry: Entry, now: int) -> None:
+    """Where the resource is free and nobody has it reserved, reserve it for the first live waiter, and call it."""
+    waiting = entry.waiting
+    if waiting is None or entry.lease_id is not None:
+        return
+    if waiting.reservation is not None and waiting.reservation.until_ns > now:
+        return
+    waiting.reservation = None
+    for waiter in waiting.queue:
+        if waiter.expiry_ns > now and not waiter.passed:
+            # Closed for a while yet (minimum hold): the turn begins when it opens.
+            start = max(now, entry.expiry_ns)
+            waiting.reservation = Reservation(start + RESERVATION_NS, waiter.lease_id)
+            if waiter.notify:
+                table.notices.append(Notice(waiter.notify, Summons.RESERVED, entry.resource, waiter.lease_id))
+            return
+
+
+def _is_for(reservation: Reservation, op: Acquire) -> bool:
+    return op.holder == reservation.successor if reservation.successor else op.lease_id == reservation.lease_id
+
+
+def _place(waiting: Waiting, lease_id: str) -> Waiter | None:
+    return next((w for w in waiting.queue if w.lease_id == lease_id), None)
+
+
+def _leave(entry: Entry, lease_id: str) -> None:
+    waiting = entry.waiting
+    if waiting is None:
+        return
+    waiting.queue[:] = [w for w in waiting.queue if w.lease_id != lease_id]
+    if waiting.reservation is not None and waiting.reservation.lease_id == lease_id:
+        waiting.reservation = None
+
+
+def _tidy(entry: Entry, now: int, *, keep_waiting: bool = False) -> None:
+    """Forget dead waiters and old tombstones."""
+    waiting = entry.waiting
+    if waiting is None:
+        return
+    waiting.queue[:] = [w for w in waiting.queue if w.expiry_ns > now]
+    waiting.tombstones = {i: until for i, until in waiting.tombstones.items() if until > now}
+    if not (keep_waiting or waiting.queue or waiting.tombstones or waiting.reservation):
+        entry.waiting = None

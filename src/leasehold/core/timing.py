@@ -1,0 +1,153 @@
+"""The five numbers of a lease and the two inequalities between them.
+
+==============  ====================================================================================================
+``ttl``         for how long the store keeps others out after a grant or a renewal
+``renew_every`` how long after the start of one successful renewal the next one starts
+``drift``       by how much the rates of the holder's and the store's clock may differ from true time
+``round_trip``  how long one attempt to renew may take before it counts as failed
+``margin``      how long before the store may free it the holder stops
+==============  ====================================================================================================
+
+From them follows the *safe time*: ``ttl * (1 - drift) / (1 + drift) - margin``, counted from before the request left.
+
+*Safety*: the safe time is positive and the margin not negative. Then the holder stops before the store frees the
+resource, whatever the delay of the replies, since both count from a moment that lies before the store's.
+
+*Availability*: ``renew_every + round_trip + 2 * round_trip < safe time``: a renewal may fail, and so may the next one,
+and a third attempt still comes in time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import Final, TypeAlias
+
+from leasehold.core.clock import HOUR, MILLISECOND, SECOND
+from leasehold.errors import ConfigError
+
+Duration: TypeAlias = float | int | timedelta
+"""Seconds, or a timedelta."""
+
+MIN_TTL_NS: Final = 50 * MILLISECOND
+MAX_TTL_NS: Final = 24 * HOUR
+MIN_ROUND_TRIP_NS: Final = MILLISECOND
+ATTEMPTS: Final = 3
+"""How many attempts to renew must fit in between the first one and the end of the safe time."""
+
+
+class Renewal(StrEnum):
+    """When to renew, as a part of the safe time."""
+
+    THIRD = "third"
+    EAGER = "eager"
+    """Half of it: fewer renewals, two chances fewer."""
+    LAZY = "lazy"
+    """Nine tenths of it: the fewest renewals; one slow answer may lose the lease."""
+    DHCP = "dhcp"
+    """T1 at 1/2, then, where that fails, again at half of what is left until T2 at 7/8, and so on after it."""
+    ADAPTIVE = "adaptive"
+    """As late as the measured latency of the renewals allows."""
+
+
+FRACTION: Final = {
+    Renewal.THIRD: 1 / 3,
+    Renewal.EAGER: 1 / 2,
+    Renewal.LAZY: 9 / 10,
+    Renewal.DHCP: 1 / 2,
+    Renewal.ADAPTIVE: 1 / 3,  # until there are measurements
+}
+
+
+def to_ns(duration: Duration, what: str) -> int:
+    """Turn seconds or a timedelta into nanoseconds; anything else is refused."""
+    if isinstance(duration, timedelta):
+        duration = duration.total_seconds()
+    if isinstance(duration, bool) or not isinstance(duration, (int, float)):
+        raise ConfigError(f"{what} is seconds or a timedelta, not {type(duration).__name__}")
+    if not -1e12 < duration < 1e12:  # also refuses NaN
+        raise ConfigError(f"{what} is {duration}, which is no duration")
+    return round(duration * SECOND)
+
+
+def _s(ns: float) -> str:
+    return f"{ns / SECOND:.6g} s"
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """The five numbers, checked. Made by hand, or with `from_ttl` where the TTL is all you want to say."""
+
+    ttl_ns: int
+    renew_every_ns: int
+    drift: float
+    round_trip_ns: int
+    margin_ns: int
+    renewal: Renewal = Renewal.THIRD
+    safe_ns: int = 0
+    """The safe time of a full TTL. Derived: whatever is handed in is replaced."""
+
+    def __post_init__(self) -> None:
+        if not MIN_TTL_NS <= self.ttl_ns <= MAX_TTL_NS:
+            raise ConfigError(f"the TTL is {_s(self.ttl_ns)}; it must be from 0.05 s to 86400 s (24 h)")
+        if not 0 <= self.drift < 0.5:
+            raise ConfigError(f"the drift bound is {self.drift}; it must be from 0 to below 0.5")
+        object.__setattr__(self, "safe_ns", self.safe_time(self.ttl_ns))
+        self._check_safety()
+        self._check_availability()
+
+    def _check_safety(self) -> None:
+        if self.margin_ns < 0:
+            raise ConfigError(f"unsafe: the margin must not be negative, and it is {_s(self.margin_ns)}")
+        if self.safe_ns <= 0:
+            raise ConfigError(
+                "unsafe: ttl * (1 - drift) / (1 + drift) - margin > 0 does not hold: "
+                f"{_s(self.ttl_ns)} * (1 - {self.drift}) / (1 + {self.drift}) - {_s(self.margin_ns)} = {_s(self.safe_ns)}"
+            )
+
+    def _check_availability(self) -> None:
+        if self.renew_every_ns <= 0 or self.round_trip_ns < MIN_ROUND_TRIP_NS:
+            raise ConfigError(
+                f"the renewal interval must be positive and the round trip at least {_s(MIN_ROUND_TRIP_NS)}; "
+                f"they are {_s(self.renew_every_ns)} and {_s(self.round_trip_ns)}"
+            )
+        needed = self.renew_every_ns + ATTEMPTS * self.round_trip_ns
+        if needed >= self.safe_ns:
+            raise ConfigError(
+                "a single failure may lose the lease: renew_every + round_trip + 2 * round_trip < safe time "
+                f"does not hold: {_s(self.renew_every_ns)} + {ATTEMPTS} * {_s(self.round_trip_ns)} = {_s(needed)}, "
+                f"and the safe time is {_s(self.safe_ns)} (TTL {_s(self.ttl_ns)}, drift {self.drift}, "
+                f"margin {_s(self.margin_ns)}). Take a longer TTL, renew earlier, or allow less time for an attempt."
+            )
+
+    @classmethod
+    def from_ttl(
+        cls,
+        ttl_ns: int,
+        *,
+        drift: float = 0.005,
+        renewal: Renewal | str = Renewal.THIRD,
+        renew_every_ns: int | None = None,
+        round_trip_ns: int | None = None,
+        margin_ns: int | None = None,
+    ) -> Timing:
+        """Fill in what isn't given: a margin of 2 % (5 ms to 1 s), the strategy's interval, attempts that fit."""
+        try:
+            renewal = Renewal(renewal)
+        except ValueError:
+            known = ", ".join(Renewal)
+            raise ConfigError(f"{renewal!r} is no renewal strategy; there are: {known}") from None
+        if margin_ns is None:
+            margin_ns = min(max(ttl_ns // 50, 5 * MILLISECOND), SECOND)
+        safe = int(ttl_ns * (1 - drift) / (1 + drift)) - margin_ns
+        if renew_every_ns is None:
+            renew_every_ns = int(safe * FRACTION[renewal])
+        if round_trip_ns is None:
+            fits = (safe - renew_every_ns) // (ATTEMPTS + 1)
+            round_trip_ns = min(max(fits, MIN_ROUND_TRIP_NS), 5 * SECOND)
+        return cls(ttl_ns, renew_every_ns, drift, round_trip_ns, margin_ns, renewal)
+
+    def safe_time(self, granted_ns: int) -> int:
+        """Return for how long a grant of this length may be relied upon, from before the request was sent."""
+        return int(granted_ns * (1 - self.drift) / (1 + self.drift)) - self.margin_ns

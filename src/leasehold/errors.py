@@ -1,0 +1,109 @@
+"""Every error that leasehold raises.
+
+::
+
+    LeaseholdError
+    ├── LeaseHeld          somebody else has it (who, token, remaining)
+    ├── LeaseLost          it was ours and is no more (reason)
+    ├── Fenced             a guard refused a stale token
+    ├── StoreUnavailable   the store can't be asked, or didn't answer in time
+    └── ConfigError        the settings can't work; also a ValueError
+        └── InvalidResource    the name can't be used
+
+They carry fields, not only text, and they can be pickled. None of them ever holds a lease id or a password.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def _revive(cls: type[LeaseholdError], args: tuple[Any, ...], fields: dict[str, Any]) -> LeaseholdError:
+    error = cls.__new__(cls)
+    error.args = args
+    error.__dict__.update(fields)
+    return error
+
+
+class LeaseholdError(Exception):
+    """The root: ``except LeaseholdError`` catches all that this library raises."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The constructors take fields, not the message, so the default way to pickle would fail.
+        return _revive, (type(self), self.args, self.__dict__.copy())
+
+
+class LeaseHeld(LeaseholdError):
+    """The resource has another holder, and it did not become free within the wait."""
+
+    def __init__(
+        self, resource: str, *, holder: str = "", token: int = 0, remaining: float = 0.0, position: int | None = None
+    ) -> None:
+        self.resource = resource
+        self.holder = holder
+        self.token = token
+        self.remaining = remaining
+        self.position = position
+        by = f"held by {holder}" if holder else "about to go to another waiter"
+        super().__init__(f"{resource!r} is {by} (token {token}, free in {remaining:.3g} s unless renewed)")
+
+
+class WouldDeadlock(LeaseHeld):
+    """The thread or task that waits is the one that holds it: it would wait for itself."""
+
+    def __init__(self, resource: str, *, holder: str = "", token: int = 0, remaining: float = 0.0) -> None:
+        super().__init__(resource, holder=holder, token=token, remaining=remaining)
+        self.args = (
+            f"{resource!r} is held by this very thread or task (token {token}); waiting would never end. "
+            "Release it first, or use try_acquire().",
+        )
+
+
+class LeaseLost(LeaseholdError):
+    """The lease was ours and is not any more: stop the work that it protects."""
+
+    def __init__(self, resource: str, *, token: int, reason: str, needed: float | None = None) -> None:
+        self.resource = resource
+        self.token = token
+        self.reason = reason
+        self.needed = needed
+        if needed is None:
+            text = f"the lease on {resource!r} (token {token}) is lost: {reason}"
+        else:
+            text = f"the lease on {resource!r} (token {token}) has less than the {needed:g} s left that were required"
+        super().__init__(text)
+
+
+class Fenced(LeaseholdError):
+    """A guard has seen a newer token, so this write came from a holder whose time is over."""
+
+    def __init__(self, resource: str, *, token: int, newest: int) -> None:
+        self.resource = resource
+        self.token = token
+        self.newest = newest
+        super().__init__(f"the write to {resource!r} with token {token} is refused: token {newest} has been here")
+
+
+class StoreUnavailable(LeaseholdError):
+    """The store can't be reached, refuses, or gave no answer in time. What was asked may or may not have happened."""
+
+    def __init__(self, store: str, detail: str, *, op: str | None = None) -> None:
+        self.store = store
+        self.detail = detail
+        self.op = op
+        during = f" during {op}" if op else ""
+        super().__init__(f"{store}: {detail}{during}")
+
+
+class ConfigError(LeaseholdError, ValueError):
+    """The settings, the URL or the file can't work as they are. The text says what to change."""
+
+
+class InvalidResource(ConfigError):
+    """The name can't name a resource."""
+
+    def __init__(self, resource: object, why: str) -> None:
+        self.resource = resource
+        self.why = why
+        shown = repr(resource)
+        super().__init__(f"{shown if len(shown) <= 80 else shown[:77] + '...'} can't name a resource: {why}")

@@ -1,0 +1,1 @@
+"""Drives the core with real clocks and threads."""

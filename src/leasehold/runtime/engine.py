@@ -1,0 +1,192 @@
+"""All that runs for one client: its store, keeper, watchdog, waiters and batcher; what it holds; forks and the exit."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import logging
+import os
+import queue
+import threading
+import weakref
+from typing import TYPE_CHECKING
+
+from leasehold.core.clock import SECOND
+from leasehold.core.holder import Over, State
+from leasehold.core.ops import Loss, Release
+from leasehold.errors import ConfigError
+from leasehold.runtime.batcher import Batcher
+from leasehold.runtime.clock import SYSTEM
+from leasehold.runtime.keeper import Keeper
+from leasehold.runtime.waiters import Waiters
+from leasehold.runtime.watchdog import Watchdog
+from leasehold.stores.registry import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from leasehold.core.clock import Clock
+    from leasehold.runtime.tenure import Tenure
+    from leasehold.stores.base import Store
+
+log = logging.getLogger("leasehold")
+
+EXIT_BOUND = 1.0
+"""Seconds that giving leases back may take when the client or the interpreter ends."""
+
+
+class Engine:
+    """Makes leases live. Both faces stand on it."""
+
+    def __init__(self, url: str, *, holder: str | None, timeout: float, clock: Clock | None = None) -> None:
+        self.url = url
+        self.timeout = timeout
+        self.clock = clock or SYSTEM
+        self._holder = holder
+        self._open()
+        _engines.add(self)
+
+    def _open(self) -> None:
+        self.store: Store = open_store(self.url, self.clock)
+        self.keeper = Keeper(self.store, self.clock)
+        self.watchdog = Watchdog(self.clock)
+        self.waiters = Waiters(self.store, self._revoked)
+        self.batcher = Batcher(self.store, self.clock, self.timeout)
+        self.callbacks = Callbacks()
+        self.held: dict[str, Tenure] = {}
+        self.seen_token = 0
+        self.closed = self._forked = False
+        self.holder = self._holder or f"{os.uname().nodename}:{os.getpid()}"
+
+    # --- leases ---------------------------------------------------------------------------------------------------
+
+    def hold(self, tenure: Tenure) -> None:
+        """Take the lease on: from here on it is renewed and watched."""
+        self.seen_token = max(self.seen_token, tenure.token)
+        self.held[tenure.id] = tenure
+        self.keeper.add(tenure)
+        self.watchdog.add(tenure)
+        if self.closed:
+            self.abandon(tenure, Loss.CLOSED)
+
+    def forget(self, tenure: Tenure) -> None:
+        """Let go of a lease that is over."""
+        if self.held.pop(tenure.id, None) is not None:
+            self.keeper.remove(tenure)
+            self.watchdog.remove(tenure)
+
+    def abandon(self, tenure: Tenure, reason: Loss) -> None:
+        """Stop believing in the lease now, and give it back in the background."""
+        tenure._advance(Over(reason), self.clock.now())
+        self.keeper.dispose(tenure.resource, tenure.id, tenure.timing.ttl_ns)
+
+    def held_by(self, owner: object, resource: str) -> Tenure | None:
+        """Return the lease on the resource that this thread or task itself holds."""
+        for tenure in list(self.held.values()):
+            if tenure.resource == resource and tenure._owner == owner and tenure.state is not State.LOST:
+                return tenure
+        return None
+
+    def require_open(self) -> None:
+        """Refuse to work once closed; in a forked child, open the store anew first."""
+        if self.closed:
+            raise ConfigError("this client is closed")
+        if self._forked:
+            self._open()
+
+    def _revoked(self, lease_id: str) -> None:
+        tenure = self.held.get(lease_id)
+        if tenure is not None:
+            self.keeper.renew_soon(tenure)
+
+    # --- ends -----------------------------------------------------------------------------------------------------
+
+    def close(self, reason: Loss = Loss.CLOSED) -> None:
+        """Give back all that is held, within a short bound, and end the threads."""
+        if self.closed:
+            return
+        self.closed = True
+        if self._forked:
+            return  # nothing of it was ever opened here
+        tenures = list(self.held.values())
+        now = self.clock.now()
+        for tenure in tenures:
+            tenure._advance(Over(reason), now)
+        releases = [Release(t.resource, t.id) for t in tenures]
+        most = self.store.guarantees.max_batch
+        give_up = now + int(EXIT_BOUND * SECOND)
+        for start in range(0, len(releases), most):
+            left = (give_up - self.clock.now()) / SECOND
+            if left <= 0:
+                break
+            self.store.apply(releases[start : start + most], timeout=left)
+        self.keeper.drain(max(0.0, (give_up - self.clock.now()) / SECOND))
+        self.keeper.close()
+        self.batcher.close()
+        self.watchdog.close()
+        self.waiters.close()
+        self.callbacks.close()
+        self.store.close()
+        _engines.discard(self)
+
+    def after_fork(self) -> None:
+        """In the child: own nothing, and start afresh at the first use. The parent's leases go on."""
+        inherited = list(self.held.values())
+        _keep_for_ever((self.store, self.keeper, self.watchdog, self.waiters, self.batcher, self.callbacks, inherited))
+        self.held = {}
+        self._forked = not self.closed
+        for tenure in inherited:
+            tenure._fork()
+
+
+class Callbacks:
+    """Runs users' callbacks, in order, on a thread that nothing else waits for."""
+
+    def __init__(self) -> None:
+        self._queue: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def run(self, callback: Callable[[], object]) -> None:
+        """Run it soon."""
+        self._queue.put(callback)
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="leasehold-callbacks", daemon=True)
+                self._thread.start()
+
+    def close(self) -> None:
+        """End the thread once all has run."""
+        self._queue.put(None)
+
+    def _run(self) -> None:
+        while (callback := self._queue.get()) is not None:
+            try:
+                callback()
+            except Exception:
+                log.exception("a callback raised")
+
+
+_engines: weakref.WeakSet[Engine] = weakref.WeakSet()
+
+
+def _keep_for_ever(inherited: object) -> None:
+    """Never let the parent's SQLite connections be closed in a child: even closing them there can harm the file."""
+    import ctypes  # noqa: PLC0415 - only needed in forked children
+
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(inherited))
+
+
+def _after_fork() -> None:
+    for engine in list(_engines):
+        engine.after_fork()
+
+
+def _at_exit() -> None:
+    for engine in list(_engines):
+        with contextlib.suppress(Exception):
+            engine.close()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+atexit.register(_at_exit)

@@ -1,0 +1,261 @@
+"""A lease that this process holds: what the clients' ``Lease`` objects have in common.
+
+It can't stop work that doesn't ask: call ``check()`` where it matters, and guard writes with ``token``.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Final
+
+from leasehold.core import holder as machine
+from leasehold.core.holder import Confirmed, Ending, Over, Signal, State, Tick, Unconfirmed
+from leasehold.core.lease import decode_metadata
+from leasehold.core.ops import Loss, Lost, Renew, Renewed
+from leasehold.core.schedule import Latency, renew_at, retry_at
+from leasehold.core.timing import to_ns
+from leasehold.errors import LeaseLost
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Self
+
+    from leasehold.core.holder import HolderEvent
+    from leasehold.core.ops import Acquire, Outcome
+    from leasehold.core.timing import Duration, Timing
+    from leasehold.runtime.engine import Engine
+
+OVER_NS: Final = -1
+"""The deadline of a lease that is lost: always in the past."""
+
+
+class Tenure:
+    """A lease held here. Thread-safe; made by the engine, never by hand."""
+
+    __slots__ = (
+        "__weakref__", "_belief", "_deadline_ns", "_engine", "_failures", "_hold_until_ns", "_latency", "_listeners",
+        "_lock", "_now", "_op", "_owner", "_progress_ns", "_released", "_sent_ns", "_stall_after_ns", "_timing", "token",
+    )  # fmt: skip
+
+    token: int
+    """The fencing token: strictly increasing for each resource. Guards compare it where the writes happen."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        op: Acquire,
+        timing: Timing,
+        *,
+        token: int,
+        sent_ns: int,
+        deadline_ns: int,
+        owner: object,
+        max_hold_ns: int | None,
+        stall_after_ns: int | None,
+    ) -> None:
+        self._engine = engine
+        self._now = engine.clock.now
+        self._op = op
+        self._timing = timing
+        self.token = token
+        self._sent_ns = sent_ns
+        self._hold_until_ns = None if max_hold_ns is None else sent_ns + max_hold_ns
+        if self._hold_until_ns is not None:
+            deadline_ns = min(deadline_ns, self._hold_until_ns)
+        self._belief = machine.granted(deadline_ns)
+        self._deadline_ns = deadline_ns
+        self._stall_after_ns = stall_after_ns
+        self._progress_ns = sent_ns
+        self._owner = owner
+        self._failures = 0
+        self._released = False
+        self._latency: Latency | None = None
+        self._listeners: list[tuple[Signal, Callable[[Self], object]]] | None = None
+        self._lock = threading.Lock()
+
+    # --- what it is -----------------------------------------------------------------------------------------------
+
+    @property
+    def resource(self) -> str:
+        """The name of what is held."""
+        return self._op.resource
+
+    @property
+    def holder(self) -> str:
+        """Who holds it, for people."""
+        return self._op.holder
+
+    @property
+    def id(self) -> str:
+        """The proof of ownership. A secret: whoever has it can renew and release this lease."""
+        return self._op.lease_id
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """What was said about it when it was acquired."""
+        return decode_metadata(self._op.metadata)
+
+    @property
+    def timing(self) -> Timing:
+        """The five numbers that it runs on."""
+        return self._timing
+
+    # --- may I go on? ---------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Raise `LeaseLost` unless the lease is safely ours now. Reads the clock, and does no I/O."""
+        if self._now() >= self._deadline_ns:
+            raise self._lost_error()
+
+    def require(self, seconds: Duration) -> None:
+        """Raise `LeaseLost` unless the lease is safely ours for that much longer, without another renewal."""
+        left = self._deadline_ns - self._now()
+        if left <= 0:
+            raise self._lost_error()
+        if left < to_ns(seconds, "the required time"):
+            raise LeaseLost(self.resource, token=self.token, reason="not enough time left", needed=float(_s(seconds)))
+
+    @property
+    def remaining(self) -> float:
+        """Seconds of safe time: until the deadline, if no renewal succeeds."""
+        return max(0, self._deadline_ns - self._now()) / 1e9
+
+    @property
+    def state(self) -> State:
+        """HELD, JEOPARDY or LOST."""
+        self._tick()
+        return self._belief.state
+
+    @property
+    def loss(self) -> Loss | None:
+        """Why it is lost; None while it isn't."""
+        self._tick()
+        return self._belief.loss
+
+    def progress(self) -> None:
+        """Say that the work goes on: with ``stall_after``, renewals stop when this isn't called for so long."""
+        now = self._now()
+        self._progress_ns = now
+        if self._belief.ending is Loss.STALLED:
+            self._engine.keeper.renew_soon(self)
+
+    def on_lost(self, callback: Callable[[Self], object]) -> None:
+        """Have it called, with the lease, once the lease is lost; at once if it is already. Not when it is released."""
+        self._listen(Signal.LOST, callback)
+
+    def on_jeopardy(self, callback: Callable[[Self], object]) -> None:
+        """Have it called, with the lease, whenever renewals begin to fail or will not come any more."""
+        self._listen(Signal.JEOPARDY, callback)
+
+    def on_safe(self, callback: Callable[[Self], object]) -> None:
+        """Have it called, with the lease, when a renewal succeeds after jeopardy."""
+        self._listen(Signal.SAFE, callback)
+
+    def __repr__(self) -> str:
+        state = self.state
+        shown = f"{self.remaining:.3g} s left" if state is not State.LOST else str(self._belief.loss)
+        return f"<{type(self).__name__} {self.resource!r} token={self.token} id={self.id[:8]}… {state}: {shown}>"
+
+    # --- for the engine -------------------------------------------------------------------------------------------
+
+    def _advance(self, event: HolderEvent, now: int) -> None:
+        """Let the event change what we believe, and tell those who want to know."""
+        with self._lock:
+            self._belief, signal = machine.step(self._belief, event, now)
+            lost = self._belief.state is State.LOST
+            self._deadline_ns = OVER_NS if lost else self._belief.deadline_ns
+            listeners = list(self._listeners) if signal is not None and self._listeners else []
+        if signal is Signal.LOST:
+            self._engine.forget(self)
+            self._wake()
+        for wanted, callback in listeners:
+            if wanted is signal and self._belief.loss is not Loss.RELEASED:
+                self._call(callback)
+
+    def _fork(self) -> None:
+        """In a forked child: it is the parent's, not ours."""
+        self._lock = threading.Lock()  # it may have been taken by a thread that doesn't exist here
+        self._listeners = None
+        self._belief, _ = machine.step(self._belief, Over(Loss.FORKED), 0)
+        self._deadline_ns = OVER_NS
+
+    def _tick(self) -> None:
+        if self._belief.state is not State.LOST:
+            now = self._now()
+            if now >= self._deadline_ns:
+                self._advance(Tick(), now)
+
+    def _lost_error(self) -> LeaseLost:
+        self._tick()
+        return LeaseLost(self.resource, token=self.token, reason=str(self._belief.loss or Loss.EXPIRED))
+
+    def _listen(self, signal: Signal, callback: Callable[[Self], object]) -> None:
+        self._tick()
+        with self._lock:
+            lost = self._belief.state is State.LOST
+            if not lost:
+                if self._listeners is None:
+                    self._listeners = []
+                self._listeners.append((signal, callback))
+        if lost and signal is Signal.LOST:
+            self._call(callback)
+
+    def _wake(self) -> None:
+        """Wake whoever waits for the loss."""
+
+    def _call(self, callback: Callable[[Self], object]) -> None:
+        """Run a callback where the face runs callbacks; never on the thread that found out."""
+        raise NotImplementedError
+
+    # --- renewal --------------------------------------------------------------------------------------------------
+
+    def _first_due(self, jitter: float) -> int:
+        return renew_at(self._timing, self._sent_ns, Latency(), jitter)
+
+    def _renewal(self, now: int) -> Renew | None:
+        """Return the renewal to send, or None where there will be none."""
+        if self._belief.state is State.LOST or self._belief.ending is Loss.REVOKED:
+            return None
+        ttl = self._timing.ttl_ns
+        if self._stall_after_ns is not None and now - self._progress_ns >= self._stall_after_ns:
+            self._advance(Ending(Loss.STALLED), now)
+            return None
+        if self._hold_until_ns is not None:
+            ttl = min(ttl, self._hold_until_ns - now)
+            if self._deadline_ns >= self._hold_until_ns or ttl <= 0:
+                self._advance(Ending(Loss.EXPIRED), now)
+                return None
+        return Renew(self._op.resource, self._op.lease_id, self.token, ttl)
+
+    def _answer(self, outcome: Outcome, sent_ns: int, now: int, jitter: float) -> int | None:
+        """Take the answer to a renewal, and return when the next one is due."""
+        if isinstance(outcome, Renewed):
+            deadline = sent_ns + self._timing.safe_time(outcome.ttl_ns)
+            if self._hold_until_ns is not None:
+                deadline = min(deadline, self._hold_until_ns)
+            self._sent_ns = max(self._sent_ns, sent_ns)
+            self._failures = 0
+            if self._latency is None:
+                self._latency = Latency()
+            self._latency.add(now - sent_ns)
+            self._advance(Confirmed(deadline), now)
+            return renew_at(self._timing, sent_ns, self._latency, jitter)
+        if isinstance(outcome, Lost):
+            if outcome.remaining_ns > 0:
+                promised = sent_ns + self._timing.safe_time(outcome.remaining_ns)
+                self._advance(Ending(outcome.reason, promised), now)
+            else:
+                self._advance(Over(outcome.reason), now)
+            return None
+        self._failures += 1
+        self._advance(Unconfirmed(), now)
+        return retry_at(self._timing, self._deadline_ns, now, self._failures, jitter)
+
+    @property
+    def _late_ns(self) -> int:
+        """When the watchdog calls the renewal late."""
+        return self._sent_ns + self._timing.renew_every_ns + self._timing.round_trip_ns
+
+
+def _s(duration: Duration) -> float:
+    return to_ns(duration, "the required time") / 1e9

@@ -1,0 +1,100 @@
+"""Wakes blocked acquirers, and tells holders, when the store calls them: one thread a client that listens.
+
+Where the store can't push, or the call goes astray, nothing is lost: a waiter knows when to come by itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+from leasehold.core.ops import Notice, Summons
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from leasehold.stores.base import Store, Subscription
+
+log = logging.getLogger("leasehold")
+
+LISTEN = 60.0
+"""Seconds a listener waits for news before it looks whether it is still wanted."""
+
+
+class Waiters:
+    """Who waits for a call."""
+
+    def __init__(self, store: Store, on_revoked: Callable[[str], None]) -> None:
+        self._store = store
+        self._on_revoked = on_revoked
+        self._lock = threading.Lock()
+        self._bells: dict[str, Callable[[], object] | bool] = {}
+        self._subscription: Subscription | None = None
+        self._started = self._closed = False
+
+    @property
+    def address(self) -> str:
+        """Where the store reaches this client; opens the subscription at the first use."""
+        if not self._started:
+            self._start()
+        return "" if self._subscription is None else self._subscription.address
+
+    def expect(self, lease_id: str) -> None:
+        """From now on remember a call for this id: before the request that may cause one is sent."""
+        self._bells[lease_id] = False
+
+    def ring(self, lease_id: str, bell: Callable[[], object]) -> None:
+        """Ring the bell at the next call for this id, or at once if one came since ``expect``."""
+        with self._lock:
+            called = self._bells.get(lease_id) is True
+            self._bells[lease_id] = False if called else bell
+        if called:
+            bell()
+
+    def leave(self, lease_id: str) -> None:
+        """Expect no more calls for this id."""
+        self._bells.pop(lease_id, None)
+
+    def close(self) -> None:
+        """Stop listening, and wake everybody up."""
+        with self._lock:
+            self._closed = True
+            bells = [bell for bell in self._bells.values() if callable(bell)]
+        if self._subscription is not None:
+            self._subscription.close()
+        for bell in bells:
+            bell()
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._started:
+                return
+            self._subscription = self._store.subscribe()
+            self._started = True
+        if self._subscription is not None:
+            threading.Thread(
+                target=self._listen, args=(self._subscription,), name="leasehold-listener", daemon=True
+            ).start()
+
+    def _listen(self, subscription: Subscription) -> None:
+        while not self._closed:
+            try:
+                news = subscription.get(LISTEN)
+            except Exception:
+                log.exception("lost the store's calls; waiters come at the known times instead")
+                return
+            for item in news or ():
+                if isinstance(item, Notice):
+                    self._called(item)
+
+    def _called(self, notice: Notice) -> None:
+        if notice.summons is Summons.REVOKED:
+            self._on_revoked(notice.lease_id)
+            return
+        with self._lock:
+            bell = self._bells.get(notice.lease_id)
+            if bell is not None:
+                self._bells[notice.lease_id] = not callable(bell)
+        if callable(bell):
+            bell()

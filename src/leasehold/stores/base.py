@@ -1,0 +1,150 @@
+"""What it is to be a store: the contract, the guarantees that it declares, and how its URL is read.
+
+A store is blocking, thread-safe and vectorised: its one verb takes a batch and makes one round trip of it. It never
+raises for what goes wrong with a server: it answers `Unknown` for each operation whose fate it can't tell.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Flag, auto
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
+
+from leasehold.core.timing import MAX_TTL_NS, MIN_TTL_NS
+from leasehold.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from leasehold.core.lease import Record
+    from leasehold.core.ops import Event, Notice, Op, Outcome
+
+
+class Capability(Flag):
+    """What a store can do beyond the minimum. Ask for one of these, never for a class."""
+
+    NONE = 0
+    CROSS_PROCESS = auto()
+    """Other processes see the same leases."""
+    CROSS_HOST = auto()
+    """Other hosts do."""
+    DURABLE = auto()
+    """Leases and tokens survive the death of every client."""
+    PUSH = auto()
+    """The store wakes waiters and tells holders; without it they come at the known time."""
+    WATCH = auto()
+    """The store keeps the order of events for those who watch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guarantees:
+    """What a store promises. Machine-readable, printed by ``leasehold stores``, and tested."""
+
+    store: str
+    clock: str
+    drift: float
+    tokens: str
+    failover: str
+    waiting_order: str
+    platforms: str
+    capabilities: Capability
+    not_promised: str
+    min_ttl_ns: int = MIN_TTL_NS
+    max_ttl_ns: int = MAX_TTL_NS
+    max_batch: int = 1000
+    max_metadata: int = 64 * 1024
+
+
+@runtime_checkable
+class Subscription(Protocol):
+    """What a store pushes to one client. Read by one thread."""
+
+    address: str
+    """How operations name this client: their ``notify``."""
+
+    def get(self, timeout: float) -> list[Event | Notice] | None:
+        """Return what came, in order, waiting up to ``timeout`` seconds; None when something may have been missed."""
+        ...
+
+    def close(self) -> None:
+        """End it; a ``get`` in another thread returns soon."""
+        ...
+
+
+@runtime_checkable
+class Store(Protocol):
+    """Where leases live."""
+
+    guarantees: Guarantees
+    url: str
+    """How another process opens the same store; no passwords."""
+
+    def apply(self, ops: Sequence[Op], *, timeout: float) -> list[Outcome]:
+        """Carry out the operations in order, each wholly or not at all, in one round trip."""
+        ...
+
+    def read(self, resources: Sequence[str], *, timeout: float) -> list[Record | None]:
+        """Return who holds what. Raises `StoreUnavailable` when there is no answer."""
+        ...
+
+    def scan(self, prefix: str, *, timeout: float) -> Iterator[Record]:
+        """Return all live leases whose resource starts with the prefix, by name."""
+        ...
+
+    def subscribe(self, prefix: str | None = None) -> Subscription | None:
+        """Be told: notices for oneself and, with a prefix, all events under it. None where the store can't push."""
+        ...
+
+    def close(self) -> None:
+        """Let go of connections. Leases stay as they are."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StoreURL:
+    """A store's URL, taken apart. Options that nobody asked for are refused, so that a typo can't pass unseen."""
+
+    scheme: str
+    netloc: str
+    path: str
+    options: dict[str, str]
+
+    @classmethod
+    def parse(cls, url: str) -> StoreURL:
+        """Take the URL apart."""
+        if not isinstance(url, str):
+            raise ConfigError(f"a store's URL is str, not {type(url).__name__}")
+        scheme, colon, _ = url.partition("://")
+        if not colon or not scheme:
+            raise ConfigError("a store's URL starts with a scheme, like sqlite:///leases.db or memory://")
+        try:
+            parts = urlsplit(url)
+            pairs = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
+        except ValueError as error:
+            raise ConfigError(f"the {scheme}:// URL can't be read: {error}") from None
+        if parts.fragment or "#" in url:
+            raise ConfigError(f"the {scheme}:// URL has a '#': write it as %23 where it belongs to a name")
+        if len(dict(pairs)) != len(pairs):
+            raise ConfigError(f"the {scheme}:// URL says an option twice")
+        return cls(parts.scheme.lower(), parts.netloc, unquote(parts.path), dict(pairs))
+
+    def only(self, *known: str) -> None:
+        """Refuse options other than these."""
+        for name in self.options:
+            if name not in known:
+                options = ", ".join(sorted(known))
+                raise ConfigError(f"{self.scheme}:// has no option {name!r}; it has: {options}")
+
+    @property
+    def namespace(self) -> str:
+        """Return the namespace: leases in different ones have nothing to do with each other."""
+        name = self.options.get("namespace", "default")
+        if not 1 <= len(name) <= 64 or not all(c.isascii() and (c.isalnum() or c in "._-") for c in name):
+            raise ConfigError("a namespace has 1 to 64 of the characters A-Z a-z 0-9 . _ -")
+        return name
+
+    @staticmethod
+    def quote(text: str) -> str:
+        """Escape a path or a value for a URL."""
+        return quote(text, safe="/")

@@ -1,0 +1,274 @@
+"""``sqlite:///relative.db`` or ``sqlite:////absolute.db``: leases for all processes of one host.
+
+It does not reach beyond the host, and deleting the file while it is in use lets two holders overlap until the older
+one's deadline. Every operation is one write transaction, so whatever order SQLite gives the transactions is the order
+of the leases.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sqlite3
+import threading
+import time
+from typing import TYPE_CHECKING, TypeVar
+
+from leasehold.core import rules
+from leasehold.core.clock import SECOND
+from leasehold.core.ops import Granted, Release, Summons, Unknown
+from leasehold.errors import ConfigError, LeaseholdError, StoreUnavailable
+from leasehold.stores.base import Capability, Guarantees
+from leasehold.stores.sqlite import file
+from leasehold.stores.sqlite.subscription import SqliteSubscription
+from leasehold.stores.sqlite.table import SqliteTable
+from leasehold.stores.sqlite.wake import Post
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from leasehold.core.clock import Clock
+    from leasehold.core.lease import Record
+    from leasehold.core.ops import Notice, Op, Outcome
+    from leasehold.stores.base import StoreURL
+
+T = TypeVar("T")
+
+TOKEN_BLOCK = 60_000_000
+"""How many tokens are reserved ahead: as they follow the wall clock in microseconds, a minute's."""
+OPEN_TIMEOUT = 5.0
+COLLECT_EVERY = 256
+COLLECT_ROWS = 512
+FIRST_PAUSE = 50e-6
+LONGEST_PAUSE = 2e-3
+
+
+class SqliteStore:
+    """Leases in one file."""
+
+    guarantees = Guarantees(
+        store="sqlite",
+        clock="the host's CLOCK_BOOTTIME, time namespaces and reboots considered",
+        drift=0.005,
+        tokens="survive kill -9, power loss and reboots; a deleted file is covered by the wall clock",
+        failover="none: one host",
+        waiting_order="strict",
+        platforms="Linux, local file systems",
+        capabilities=Capability.CROSS_PROCESS | Capability.DURABLE | Capability.PUSH | Capability.WATCH,
+        not_promised="exclusion across hosts, or after the file was deleted or replaced while in use",
+    )
+
+    def __init__(self, url: StoreURL, clock: Clock) -> None:
+        url.only("namespace")
+        if url.netloc or len(url.path) < 2:
+            raise ConfigError("a SQLite URL is sqlite:///relative.db or, with four slashes, sqlite:////absolute.db")
+        path = url.path[1:]
+        if "\0" in path:
+            raise ConfigError("a path can't have a zero byte")
+        self._path = os.path.abspath(path)
+        file.check_folder(self._path)
+        file.check_file_system(self._path)
+        self.url = f"sqlite:///{url.quote(self._path)}?namespace={url.namespace}"
+        self._namespace = url.namespace
+        self._clock = clock
+        self._boot_id = clock.host_epoch()
+        self._turn = threading.Lock()
+        self._idle: list[SqliteTable] = []
+        self._post = Post(self._path + "-wake")
+        self._applied = 0
+        self._collected_to = ""
+        self._closed = False
+        self._idle.append(self._retrying(self._open, OPEN_TIMEOUT))
+        self._identity = file.identity(self._path)
+
+    # --- the contract ---------------------------------------------------------------------------------------------
+
+    def apply(self, ops: Sequence[Op], *, timeout: float) -> list[Outcome]:
+        """Carry out the operations in one transaction."""
+        try:
+            outcomes, notices, watchers = self._write(lambda table, now: _apply_all(table, ops, now), timeout)
+        except LeaseholdError as error:
+            return [Unknown(error)] * len(ops)
+        if notices or watchers:
+            self._deliver(notices, watchers, timeout)
+        return outcomes
+
+    def read(self, resources: Sequence[str], *, timeout: float) -> list[Record | None]:
+        """Return who holds what, all at one moment."""
+        return self._read(lambda table, now: [rules.record(table, table.load(name), now) for name in resources], timeout)
+
+    def scan(self, prefix: str, *, timeout: float) -> Iterator[Record]:
+        """Return all live leases under the prefix, as they were at one moment."""
+        found = self._read(lambda table, now: [rules.record(table, e, now) for e in table.scan(prefix)], timeout)
+        return iter([record for record in found if record is not None])
+
+    def subscribe(self, prefix: str | None = None) -> SqliteSubscription:
+        """Be told, through a mailbox beside the file."""
+        return SqliteSubscription(self, self._post.mailbox(), prefix)
+
+    def collect(self) -> None:
+        """Forget all free resources now."""
+        self._write(lambda table, now: table.collect("", 2**31, now, kept_ns=0), OPEN_TIMEOUT)
+
+    def close(self) -> None:
+        """Close the connections."""
+        with self._turn:
+            self._closed = True
+            while self._idle:
+                self._idle.pop().db.close()
+            self._post.close()
+
+    # --- transactions ---------------------------------------------------------------------------------------------
+
+    def _write(
+        self, work: Callable[[SqliteTable, int], T], timeout: float
+    ) -> tuple[T, list[Notice], list[str]]:
+        """Run the work in one write transaction; return its result, whom to call and who watches."""
+        clock = self._clock
+        give_up = clock.now() + int(timeout * SECOND)
+        # In turns within the process: SQLite's own lock is only for the other processes.
+        if not self._turn.acquire(timeout=timeout):
+            raise StoreUnavailable("sqlite", f"{self._path} is busy for {timeout:g} s")
+        try:
+            table = self._take()
+            try:
+                while True:
+                    self._begin(table.db, give_up)
+                    now = clock.host_ns()  # with the lock held: what was decided before us is not after us
+                    table.begin(self._boot_id, now, clock.wall_us())
+                    result = work(table, now)
+                    highest = _highest_token(result)
+                    if highest > table.reserved:
+                        file.rollback(table.db)
+                        self._reserve(table.db, highest, give_up)
+                        continue
+                    watchers = table.log_events(now) if table.events else []
+                    self._maybe_collect(table, now)
+                    table.db.execute("COMMIT")
+                    return result, table.notices, watchers
+            except sqlite3.Error as error:
+                raise file.explain(error, self._path) from error
+            finally:
+                if table.db.in_transaction:
+                    file.rollback(table.db)
+                self._idle.append(table)
+        finally:
+            self._turn.release()
+
+    def _read(self, work: Callable[[SqliteTable, int], T], timeout: float) -> T:
+        """Run the work on a snapshot."""
+        with self._turn:
+            table = self._take()
+        try:
+            return self._retrying(lambda: self._snapshot(table, work), timeout)
+        finally:
+            file.rollback(table.db)
+            with self._turn:
+                self._idle.append(table)
+
+    def _snapshot(self, table: SqliteTable, work: Callable[[SqliteTable, int], T]) -> T:
+        self._check_same_file()
+        file.rollback(table.db)
+        if table.db.execute("SELECT boot_id FROM meta").fetchone()[0] != self._boot_id:
+            self._write(lambda _table, _now: None, OPEN_TIMEOUT)  # carries the file over into this boot
+        table.db.execute("BEGIN")
+        return work(table, self._clock.host_ns())
+
+    def _begin(self, db: sqlite3.Connection, give_up: int) -> None:
+        """Get SQLite's write lock, waiting in short random pauses for other processes."""
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                db.execute("BEGIN IMMEDIATE")
+                break
+            except sqlite3.OperationalError as error:
+                if not file.is_busy(error):
+                    raise
+                if self._clock.now() >= give_up:
+                    raise StoreUnavailable("sqlite", f"{self._path} stayed locked by other processes") from error
+            time.sleep(pause * random.random())
+            pause = min(2 * pause, LONGEST_PAUSE)
+        self._check_same_file()
+
+    def _reserve(self, db: sqlite3.Connection, token: int, give_up: int) -> None:
+        """Put on disk, before any such token is granted, that tokens up to beyond this one may have been."""
+        db.execute("PRAGMA synchronous = FULL")
+        try:
+            self._begin(db, give_up)
+            db.execute("UPDATE meta SET reserved = max(reserved, ?)", (token + TOKEN_BLOCK,))
+            db.execute("COMMIT")
+        finally:
+            file.rollback(db)
+            db.execute("PRAGMA synchronous = NORMAL")
+
+    def _maybe_collect(self, table: SqliteTable, now: int) -> None:
+        self._applied += 1
+        if self._applied >= COLLECT_EVERY:
+            self._applied = 0
+            self._collected_to = table.collect(self._collected_to, COLLECT_ROWS, now)
+
+    # --- connections ----------------------------------------------------------------------------------------------
+
+    def _take(self) -> SqliteTable:
+        if self._closed:
+            raise StoreUnavailable("sqlite", f"{self._path} is closed")
+        return self._idle.pop() if self._idle else self._open()
+
+    def _open(self) -> SqliteTable:
+        db = file.connect(self._path)
+        try:
+            file.prepare(db, self._path, self._clock)
+        except BaseException:
+            db.close()
+            raise
+        return SqliteTable(db, self._namespace)
+
+    def _retrying(self, work: Callable[[], T], timeout: float) -> T:
+        """Do it, again while the file is locked, and explain what else goes wrong."""
+        give_up = self._clock.now() + int(timeout * SECOND)
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                return work()
+            except sqlite3.Error as error:
+                if not file.is_busy(error) or self._clock.now() >= give_up:
+                    raise file.explain(error, self._path) from error
+            time.sleep(pause * random.random())
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    def _check_same_file(self) -> None:
+        found = file.identity(self._path)
+        if found != self._identity:
+            what = "deleted" if found is None else "replaced by another file"
+            raise StoreUnavailable("sqlite", f"{self._path} was {what} while in use: reopen the store")
+
+    # --- notices --------------------------------------------------------------------------------------------------
+
+    def _deliver(self, notices: list[Notice], watchers: list[str], timeout: float) -> None:
+        """Call whoever's turn it is. A waiter that isn't there any more leaves the queue, and the next one is called."""
+        for address in watchers:
+            self._post.send(address, b"")
+        gone = []
+        for notice in notices:
+            message = json.dumps([notice.summons, notice.resource, notice.lease_id]).encode()
+            if not self._post.send(notice.address, message) and notice.summons is Summons.RESERVED:
+                gone.append(Release(notice.resource, notice.lease_id))
+        if gone:
+            self.apply(gone, timeout=timeout)
+
+
+def _apply_all(table: SqliteTable, ops: Sequence[Op], now: int) -> list[Outcome]:
+    outcomes: list[Outcome] = []
+    for op in ops:
+        try:
+            outcomes.append(rules.apply(table, op, now))
+        except ConfigError as error:
+            outcomes.append(Unknown(error))
+    return outcomes
+
+
+def _highest_token(result: object) -> int:
+    if not isinstance(result, list):
+        return 0
+    return max((o.token for o in result if type(o) is Granted), default=0)

@@ -1,0 +1,89 @@
+"""What one client hears from the file: calls to itself and, where it watches, all that happens under a prefix."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from leasehold.core.clock import SECOND
+from leasehold.core.ops import Event, EventKind, Notice, Summons
+
+if TYPE_CHECKING:
+    from leasehold.stores.sqlite.store import SqliteStore
+    from leasehold.stores.sqlite.table import SqliteTable
+    from leasehold.stores.sqlite.wake import Mailbox
+
+WATCHER_LIFE_NS = 15 * SECOND
+REFRESH_NS = 5 * SECOND
+TIMEOUT = 5.0
+
+
+class SqliteSubscription:
+    """A mailbox and, for a watcher, a place in the log of events."""
+
+    def __init__(self, store: SqliteStore, mailbox: Mailbox, prefix: str | None) -> None:
+        self.address = mailbox.name
+        self._store = store
+        self._mailbox = mailbox
+        self._prefix = prefix
+        self._seen = 0
+        self._refresh_at = 0
+        if prefix is not None:
+            self._register(first=True)
+
+    def get(self, timeout: float) -> list[Event | Notice] | None:
+        """Return what came; None when events may have been missed."""
+        news: list[Event | Notice] = []
+        for message in self._mailbox.get(timeout if self._prefix is None else min(timeout, REFRESH_NS / SECOND)):
+            notice = self._notice(message)
+            if notice is not None:
+                news.append(notice)
+        if self._prefix is not None:
+            events = self._register(first=False)
+            if events is None:
+                return None
+            news.extend(events)
+        return news
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._mailbox.close()
+
+    def _notice(self, message: bytes) -> Notice | None:
+        try:
+            summons, resource, lease_id = json.loads(message)
+            return Notice(self.address, Summons(summons), resource, lease_id)
+        except (ValueError, TypeError):
+            return None  # a nudge without a word, or somebody's noise
+
+    def _register(self, *, first: bool) -> list[Event] | None:
+        """Read on in the log and, now and then, say that we still watch. None: the log has a gap for us."""
+        clock = self._store._clock  # noqa: SLF001 - the store's other half
+        if not first and clock.now() < self._refresh_at:
+            return self._store._read(lambda table, now: self._events(table, now), TIMEOUT)  # noqa: SLF001
+        self._refresh_at = clock.now() + REFRESH_NS
+
+        def refresh(table: SqliteTable, now: int) -> list[Event] | None:
+            if first:
+                self._seen = table.db.execute("SELECT ifnull(max(seq), 0) FROM sqlite_sequence").fetchone()[0]
+            events = self._events(table, now)
+            row = (self.address, table.namespace, now + WATCHER_LIFE_NS)
+            table.db.execute("DELETE FROM watchers WHERE until_ns <= ?", (now,))
+            table.db.execute("REPLACE INTO watchers VALUES (?, ?, ?)", row)
+            table.db.execute("UPDATE meta SET watched_until_ns = max(watched_until_ns, ?)", row[2:])
+            return [] if first else events
+
+        return self._store._write(refresh, TIMEOUT)[0]  # noqa: SLF001
+
+    def _events(self, table: SqliteTable, now: int) -> list[Event] | None:
+        db = table.db
+        query = "SELECT 1 FROM watchers WHERE address = ? AND until_ns > ?"
+        oldest = db.execute("SELECT min(seq) FROM events").fetchone()[0]
+        behind = oldest is not None and oldest > self._seen + 1
+        complete = db.execute(query, (self.address, now)).fetchone() is not None and not behind
+        prefix = self._prefix or ""
+        select = "SELECT seq, kind, resource, token, holder, at_us, ttl_ns FROM events WHERE seq > ? AND namespace = ?"
+        rows = db.execute(select, (self._seen, table.namespace)).fetchall()
+        if rows:
+            self._seen = rows[-1][0]
+        return [Event(EventKind(r[1]), *r[2:]) for r in rows if r[2].startswith(prefix)] if complete else None

@@ -1,0 +1,121 @@
+"""How processes on one file wake each other: a datagram socket each, in a folder beside the file.
+
+A datagram is only a nudge with a name in it. Whoever gets one asks the file, so a lost, forged or repeated one costs
+a look and nothing else. That nobody listens any more is told at once, which takes dead waiters out of the queue.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import select
+import socket
+import threading
+
+MAX_DATAGRAM = 4096
+
+
+class Post:
+    """Sends nudges to, and makes mailboxes in, the folder of one file."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._dir_fd: int | None = None
+        self._socket: socket.socket | None = None
+
+    def send(self, address: str, message: bytes) -> bool:
+        """Nudge a mailbox. False: nobody is there any more."""
+        if self._socket is None:
+            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        try:
+            self._socket.sendto(message, self._path(address))
+        except OSError as error:
+            # A full mailbox has been nudged already. One that we may not write to is there, for all we know.
+            return error.errno not in (errno.ECONNREFUSED, errno.ENOENT)
+        return True
+
+    def mailbox(self) -> Mailbox:
+        """Open a mailbox of our own, and remove those of the dead."""
+        os.makedirs(self._folder, exist_ok=True)
+        self._sweep()
+        name = os.urandom(8).hex()
+        return Mailbox(name, self._path(name), os.path.join(self._folder, name))
+
+    def close(self) -> None:
+        """Let go of the socket and the folder."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+        if self._dir_fd is not None:
+            os.close(self._dir_fd)
+            self._dir_fd = None
+
+    def _path(self, name: str) -> str:
+        # A socket's path holds 107 bytes; this one is short however deep the folder lies.
+        if self._dir_fd is None:
+            self._dir_fd = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        return f"/proc/self/fd/{self._dir_fd}/{name}"
+
+    def _sweep(self) -> None:
+        for name in os.listdir(self._folder):
+            if not self.send(name, b""):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(os.path.join(self._folder, name))
+
+
+class Mailbox:
+    """Where one subscription is nudged. Read by one thread, closed by any."""
+
+    def __init__(self, name: str, short_path: str, path: str) -> None:
+        self.name = name
+        self._path = path
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        self._socket.bind(short_path)
+        self._bell, self._ring = os.pipe2(os.O_CLOEXEC)
+        self._lock = threading.Lock()
+        self._reading = self._closed = False
+
+    def get(self, timeout: float) -> list[bytes]:
+        """Return the nudges that came, waiting up to ``timeout`` seconds for the first."""
+        with self._lock:
+            if self._closed:
+                return []
+            self._reading = True
+        try:
+            poll = select.poll()
+            poll.register(self._socket, select.POLLIN)
+            poll.register(self._bell, select.POLLIN)
+            poll.poll(max(0.0, timeout) * 1000)
+            return self._drain()
+        finally:
+            with self._lock:
+                self._reading = False
+                if self._closed:
+                    self._free()
+
+    def close(self) -> None:
+        """Stop listening; a ``get`` in another thread returns."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            with contextlib.suppress(OSError):
+                os.unlink(self._path)
+            if self._reading:
+                os.write(self._ring, b"x")  # the reader frees it: a descriptor closed under a poll may be reused
+            else:
+                self._free()
+
+    def _drain(self) -> list[bytes]:
+        messages = []
+        while True:
+            try:
+                messages.append(self._socket.recv(MAX_DATAGRAM))
+            except BlockingIOError:
+                return messages
+
+    def _free(self) -> None:
+        self._socket.close()
+        os.close(self._bell)
+        os.close(self._ring)
