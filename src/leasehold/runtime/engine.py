@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from leasehold.core.clock import Clock
     from leasehold.runtime.tenure import Tenure
+    from leasehold.runtime.watch import Watch
     from leasehold.stores.base import Store
 
 log = logging.getLogger("leasehold")
@@ -54,6 +55,7 @@ class Engine:
         self.batcher = Batcher(self.store, self.clock, self.timeout)
         self.callbacks = Callbacks()
         self.held: dict[str, Tenure] = {}
+        self.watches: weakref.WeakSet[Watch] = weakref.WeakSet()
         self.seen_token = 0
         self.closed = self._forked = False
         self.holder = self._holder or f"{os.uname().nodename}:{os.getpid()}"
@@ -121,6 +123,8 @@ class Engine:
                 break
             self.store.apply(releases[start : start + most], timeout=left)
         self.keeper.drain(max(0.0, (give_up - self.clock.now()) / SECOND))
+        for watch in list(self.watches):
+            watch.close()
         self.keeper.close()
         self.batcher.close()
         self.watchdog.close()

@@ -29,6 +29,7 @@ class Watch:
         self._ready: deque[Event] = deque()
         self._closed = False
         self._subscription = engine.store.subscribe(prefix)
+        engine.watches.add(self)
         self._resync()
         self._ready.clear()  # what was there before is known, not news
 
@@ -38,14 +39,25 @@ class Watch:
     def __next__(self) -> Event:
         """Wait for the next event."""
         while not self._ready:
-            if self._closed or self._engine.closed:
+            if self.ended:
                 self.close()
                 raise StopIteration
             self.poll(LONGEST_SLEEP)
         return self._ready.popleft()
 
-    def poll(self, seconds: float) -> list[Event]:
-        """Return the events that come within that time, as soon as there are some; they stay in the stream."""
+    @property
+    def ended(self) -> bool:
+        """Whether the stream, or its client, was closed."""
+        return self._closed or self._engine.closed
+
+    def take(self) -> list[Event]:
+        """Return the events that are there, without waiting."""
+        events = list(self._ready)
+        self._ready.clear()
+        return events
+
+    def poll(self, seconds: float) -> None:
+        """Wait up to that long for events to be there."""
         clock = self._engine.clock
         due = self._watching.next_look()
         if due is not None:
@@ -53,7 +65,7 @@ class Watch:
         if self._subscription is None:
             time.sleep(seconds)
             self._resync()
-            return list(self._ready)
+            return
         news = self._subscription.get(seconds)
         now = clock.now()
         if news is None:
@@ -62,7 +74,6 @@ class Watch:
             if isinstance(event, Event):
                 self._ready.extend(self._watching.heard(event, now))
         self._look(now)
-        return list(self._ready)
 
     def close(self) -> None:
         """End the stream."""

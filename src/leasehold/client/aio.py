@@ -1,0 +1,418 @@
+"""Leases for asyncio.
+
+When a lease is lost, the body of its ``async with`` is cancelled and `LeaseLost` comes out. A body that blocks the
+event loop can't be cancelled while it blocks; its lease is renewed all the same, by a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+from typing import TYPE_CHECKING
+
+from leasehold.client.sync import DISPOSABLE
+from leasehold.client.terms import Terms, TermsBook, check_holder, default_url, make_claim, renew_id
+from leasehold.core.claim import GiveUp, Sleep, StartOver, Take
+from leasehold.core.holder import Over, State
+from leasehold.core.lease import check_resource
+from leasehold.core.ops import Loss, Release, Released, Revoke, Unknown
+from leasehold.core.timing import Renewal, to_ns
+from leasehold.errors import LeaseHeld, LeaseLost, WouldDeadlock
+from leasehold.runtime.batcher import Job
+from leasehold.runtime.engine import Engine
+from leasehold.runtime.tenure import Tenure
+from leasehold.runtime.watch import Watch
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Mapping
+    from types import TracebackType
+    from typing import Any, Self
+
+    from leasehold.core.claim import Claim
+    from leasehold.core.lease import Record
+    from leasehold.core.ops import Event, Op, Outcome
+    from leasehold.core.timing import Duration
+
+WATCH_POLL = 0.5
+"""Seconds after which a watching thread looks whether it is still wanted."""
+
+
+class AsyncLease(Tenure):
+    """A lease held by this process. Use it in an ``async with``, or await ``release()``."""
+
+    __slots__ = ("_body", "_cancelling", "_interrupted", "_loop", "_lost", "_tasks")
+
+    _loop: asyncio.AbstractEventLoop
+    _lost: asyncio.Event
+    _body: asyncio.Task[Any] | None
+    _tasks: set[asyncio.Task[Any]]
+
+    def _settle_in(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._lost = asyncio.Event()
+        self._body = None
+        self._cancelling = 0
+        self._interrupted = False
+        self._tasks = set()
+
+    @property
+    def lost(self) -> asyncio.Event:
+        """An event to await: set when the lease is lost or released."""
+        self._tick()
+        if self._belief.state is State.LOST:
+            self._lost.set()
+        return self._lost
+
+    async def renew(self) -> None:
+        """Renew now, besides the renewals that happen by themselves. Raises `LeaseLost` if it can't be."""
+        op = self._renewal(self._now())
+        if op is None:
+            raise LeaseLost(self.resource, token=self.token, reason=str(self.loss or self._belief.ending))
+        outcome, sent = await _call(self._engine, op)
+        self._answer(outcome, sent, self._now(), 0.0)
+        self.check()
+        if isinstance(outcome, Unknown):
+            raise outcome.error
+
+    async def release(self) -> bool:
+        """Give it back. True if that ended it, False if it was over already.
+
+        When the store doesn't answer, `StoreUnavailable` is raised, and the release is tried again in the background;
+        either way this lease is not ours any more.
+        """
+        return await self._give_back(raising=True)
+
+    async def _give_back(self, *, raising: bool) -> bool:
+        # Stop believing and renewing first: a late renewal must not follow the release.
+        self._advance(Over(Loss.RELEASED), self._now())
+        if self._released or self._belief.loss not in DISPOSABLE:
+            return False
+        try:
+            outcome, _ = await _call(self._engine, Release(self._op.resource, self._op.lease_id))
+        except asyncio.CancelledError:
+            self._engine.keeper.dispose(self.resource, self.id, self._timing.ttl_ns)
+            raise
+        if isinstance(outcome, Unknown):
+            self._engine.keeper.dispose(self.resource, self.id, self._timing.ttl_ns)
+            if raising:
+                raise outcome.error
+            return False
+        self._released = True
+        return isinstance(outcome, Released)
+
+    async def __aenter__(self) -> Self:
+        self.check()
+        task = asyncio.current_task()
+        assert task is not None
+        self._cancelling = task.cancelling()
+        self._body = task
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        task, self._body = self._body, None
+        assert task is not None
+        self._tick()
+        loss = self._belief.loss
+        # As asyncio.timeout does: take our own cancellation back, and see whether there was another one.
+        outside = task.uncancel() > self._cancelling if self._interrupted else task.cancelling() > self._cancelling
+        try:
+            await self._give_back(raising=False)
+        except asyncio.CancelledError:
+            if not self._interrupted or task.cancelling() > self._cancelling:
+                raise
+        ours = self._interrupted and not outside and exc_type is asyncio.CancelledError
+        if loss is not None and loss is not Loss.RELEASED and (exc_type is None or ours):
+            raise LeaseLost(self.resource, token=self.token, reason=str(loss)) from None
+
+    def _wake(self) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            self._loop.call_soon_threadsafe(self._interrupt)
+
+    def _interrupt(self) -> None:
+        self._lost.set()
+        if self._body is not None and self._belief.loss is not Loss.RELEASED and not self._interrupted:
+            self._interrupted = True
+            self._body.cancel()
+
+    def _call(self, callback: Callable[[Self], object]) -> None:
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._run, callback)
+
+    def _run(self, callback: Callable[[Self], object]) -> None:
+        result = callback(self)
+        if inspect.iscoroutine(result):
+            task = self._loop.create_task(result)
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+
+class Acquisition:
+    """What ``acquire()`` returns: await it for the lease, or use it in an ``async with``."""
+
+    __slots__ = ("_lease", "_start")
+
+    def __init__(self, start: Callable[[], Coroutine[Any, Any, AsyncLease]]) -> None:
+        self._start = start
+        self._lease: AsyncLease | None = None
+
+    def __await__(self) -> Generator[Any, None, AsyncLease]:
+        return self._start().__await__()
+
+    async def __aenter__(self) -> AsyncLease:
+        self._lease = await self._start()
+        try:
+            return await self._lease.__aenter__()
+        except BaseException:
+            await self._lease._give_back(raising=False)
+            raise
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        assert self._lease is not None
+        await self._lease.__aexit__(exc_type, exc, traceback)
+
+
+class AsyncClient:
+    """Leases on one store, for one event loop. May be used from many tasks; close it, or use it in an ``async with``.
+
+    Without a URL it takes ``LEASEHOLD_URL``, else a SQLite file in the user's state folder. ``timeout`` bounds how long
+    one answer of the store is waited for.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        holder: str | None = None,
+        timeout: Duration = 5.0,
+        renewal: Renewal | str = Renewal.THIRD,
+    ) -> None:
+        seconds = to_ns(timeout, "the timeout") / 1e9
+        self._engine = Engine(url or default_url(), holder=check_holder(holder), timeout=seconds)
+        self._terms = TermsBook(self._engine.store.guarantees, renewal)
+
+    @property
+    def url(self) -> str:
+        """The store's URL, without passwords."""
+        return self._engine.store.url
+
+    @property
+    def holder(self) -> str:
+        """The name under which this client holds leases."""
+        return self._engine.holder
+
+    def acquire(
+        self,
+        resource: str,
+        ttl: Duration = 30.0,
+        wait: Duration | None = None,
+        *,
+        metadata: Mapping[str, str] | None = None,
+        renewal: Renewal | str | None = None,
+        margin: Duration | None = None,
+        round_trip: Duration | None = None,
+        max_hold: Duration | None = None,
+        stall_after: Duration | None = None,
+    ) -> Acquisition:
+        """Wait for the resource and return the lease on it, or raise `LeaseHeld`.
+
+        ``wait``: None waits for ever, a number for at most so many seconds, 0 not at all. The lease is renewed until
+        it is released, but not beyond ``max_hold`` and, with ``stall_after``, only while ``lease.progress()`` is called.
+        """
+        self._engine.require_open()
+        terms = self._terms.terms(
+            ttl, renewal=renewal, margin=margin, round_trip=round_trip, max_hold=max_hold, stall_after=stall_after
+        )
+        check_resource(resource)
+        return Acquisition(lambda: self._acquire(resource, terms, wait, metadata))
+
+    async def try_acquire(
+        self,
+        resource: str,
+        ttl: Duration = 30.0,
+        *,
+        metadata: Mapping[str, str] | None = None,
+        renewal: Renewal | str | None = None,
+        margin: Duration | None = None,
+        round_trip: Duration | None = None,
+        max_hold: Duration | None = None,
+        stall_after: Duration | None = None,
+    ) -> AsyncLease | None:
+        """Return the lease if the resource is free now, else None."""
+        try:
+            return await self.acquire(
+                resource,
+                ttl,
+                0,
+                metadata=metadata,
+                renewal=renewal,
+                margin=margin,
+                round_trip=round_trip,
+                max_hold=max_hold,
+                stall_after=stall_after,
+            )
+        except LeaseHeld:
+            return None
+
+    async def get(self, resource: str) -> Record | None:
+        """Return who holds the resource, or None."""
+        self._engine.require_open()
+        engine = self._engine
+        return (await asyncio.to_thread(engine.store.read, [check_resource(resource)], timeout=engine.timeout))[0]
+
+    async def list(self, prefix: str = "") -> list[Record]:
+        """Return all leases whose resource starts with the prefix, by name."""
+        self._engine.require_open()
+        engine = self._engine
+        return await asyncio.to_thread(lambda: [*engine.store.scan(prefix, timeout=engine.timeout)])
+
+    async def revoke(self, resource: str, *, force: bool = False) -> float | None:
+        """End somebody's lease, and tell the holder. Return in how many seconds the resource is free; None: nobody has it.
+
+        It ends at the expiry already promised. With ``force`` it ends now, although the holder may not have heard of it
+        yet: until it has, only the fencing token keeps its writes out.
+        """
+        self._engine.require_open()
+        outcome, _ = await _call(self._engine, Revoke(check_resource(resource), force))
+        if isinstance(outcome, Unknown):
+            raise outcome.error
+        return outcome.free_in_ns / 1e9 if isinstance(outcome, Released) else None
+
+    def watch(self, prefix: str = "") -> AsyncWatch:
+        """Return the stream of what happens from now on to resources that start with the prefix."""
+        self._engine.require_open()
+        return AsyncWatch(Watch(self._engine, prefix))
+
+    async def close(self) -> None:
+        """Release what is held, within a second, and end."""
+        await asyncio.to_thread(self._engine.close)
+
+    async def __aenter__(self) -> Self:
+        self._engine.require_open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.url} holding {len(self._engine.held)}>"
+
+    async def _acquire(
+        self, resource: str, terms: Terms, wait: Duration | None, metadata: Mapping[str, str] | None
+    ) -> AsyncLease:
+        engine = self._engine
+        engine.require_open()
+        claim = make_claim(engine, resource, terms, wait=wait, metadata=metadata)
+        engine.waiters.expect(claim.op.lease_id)
+        try:
+            return await self._pursue(claim, terms)
+        except BaseException:
+            # Cancelled, timed out or failed: whatever is still on its way must not be granted to nobody.
+            engine.keeper.dispose(resource, claim.op.lease_id, terms.timing.ttl_ns)
+            raise
+        finally:
+            engine.waiters.leave(claim.op.lease_id)
+
+    async def _pursue(self, claim: Claim, terms: Terms) -> AsyncLease:
+        engine = self._engine
+        clock = engine.clock
+        while True:
+            outcome, sent = await _call(engine, claim.op)
+            decision = claim.after(outcome, sent, clock.now())
+            if isinstance(decision, Take):
+                lease = AsyncLease(
+                    engine,
+                    claim.op,
+                    terms.timing,
+                    token=decision.token,
+                    sent_ns=sent,
+                    deadline_ns=decision.deadline_ns,
+                    owner=asyncio.current_task(),
+                    max_hold_ns=terms.max_hold_ns,
+                    stall_after_ns=terms.stall_after_ns,
+                )
+                lease._settle_in()
+                engine.hold(lease)
+                return lease
+            if isinstance(decision, GiveUp):
+                raise decision.error
+            if isinstance(decision, Sleep):
+                self._refuse_deadlock(claim)
+                await self._sleep(claim, decision.until_ns)
+                engine.require_open()
+            if isinstance(decision, StartOver):
+                engine.waiters.leave(claim.op.lease_id)
+                engine.keeper.dispose(claim.op.resource, claim.op.lease_id, terms.timing.ttl_ns)
+                renew_id(claim)
+                engine.waiters.expect(claim.op.lease_id)
+
+    async def _sleep(self, claim: Claim, until_ns: int) -> None:
+        loop = asyncio.get_running_loop()
+        called = asyncio.Event()
+
+        def bell() -> None:
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(called.set)
+
+        self._engine.waiters.ring(claim.op.lease_id, bell)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(max(0, until_ns - self._engine.clock.now()) / 1e9):
+                await called.wait()
+
+    def _refuse_deadlock(self, claim: Claim) -> None:
+        mine = self._engine.held_by(asyncio.current_task(), claim.op.resource)
+        if mine is not None:
+            raise WouldDeadlock(mine.resource, holder=mine.holder, token=mine.token, remaining=mine.remaining)
+
+
+class AsyncWatch:
+    """Iterate over it with ``async for``; close it when done."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self._events()
+
+    async def _events(self) -> AsyncIterator[Event]:
+        watch = self._watch
+        while not watch.ended:
+            await asyncio.to_thread(watch.poll, WATCH_POLL)
+            for event in watch.take():
+                yield event
+
+    def close(self) -> None:
+        """End the stream."""
+        self._watch.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+
+async def _call(engine: Engine, op: Op) -> tuple[Outcome, int]:
+    """Have the operation sent with the next batch; return the outcome, and the time before it was sent."""
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[tuple[Outcome, int]] = loop.create_future()
+
+    def deliver(outcome: Outcome, sent: int) -> None:
+        if not answer.done():
+            answer.set_result((outcome, sent))
+
+    def done(outcome: Outcome, sent: int) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(deliver, outcome, sent)
+
+    job = Job(op, done)
+    engine.batcher.submit(job)
+    try:
+        return await answer
+    except asyncio.CancelledError:
+        engine.batcher.withdraw(job)
+        raise
