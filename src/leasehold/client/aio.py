@@ -41,10 +41,9 @@ WATCH_POLL = 0.5
 class AsyncLease(Tenure):
     """A lease held by this process. Use it in an ``async with``, or await ``release()``."""
 
-    __slots__ = ("_body", "_cancelling", "_interrupted", "_loop", "_lost", "_tasks")
+    __slots__ = ("_body", "_cancelling", "_interrupted", "_loop", "_tasks")
 
     _loop: asyncio.AbstractEventLoop
-    _lost: asyncio.Event
     _body: asyncio.Task[Any] | None
     _tasks: set[asyncio.Task[Any]]
 
@@ -60,9 +59,10 @@ class AsyncLease(Tenure):
     def lost(self) -> asyncio.Event:
         """An event to await: set when the lease is lost or released."""
         self._tick()
+        event: asyncio.Event = self._lost
         if self._belief.state is State.LOST:
-            self._lost.set()
-        return self._lost
+            event.set()
+        return event
 
     async def renew(self) -> None:
         """Renew now, besides the renewals that happen by themselves. Raises `LeaseLost` if it can't be."""

@@ -36,20 +36,17 @@ DISPOSABLE = (None, Loss.RELEASED, Loss.EXPIRED, Loss.REVOKED, Loss.STALLED)
 class Lease(Tenure):
     """A lease held by this process. Use it in a ``with``, or call ``release()``."""
 
-    __slots__ = ("_lost",)
-
-    _lost: threading.Event | None
+    __slots__ = ()
 
     @property
     def lost(self) -> threading.Event:
         """An event to wait on: set when the lease is lost or released."""
         self._tick()
         with self._lock:
-            event = getattr(self, "_lost", None)
-            if event is None:
-                event = self._lost = threading.Event()
-            if self._belief.state is State.LOST:
-                event.set()
+            event: threading.Event = self._lost or threading.Event()
+            self._lost = event
+        if self._belief.state is State.LOST:  # after it can be found there: whoever ends the lease sets it, or we do
+            event.set()
         return event
 
     def renew(self) -> None:
@@ -103,10 +100,7 @@ class Lease(Tenure):
             raise LeaseLost(self.resource, token=self.token, reason=str(loss))
 
     def _wake(self) -> None:
-        with self._lock:
-            event = getattr(self, "_lost", None)
-        if event is not None:
-            event.set()
+        self._lost.set()
 
     def _call(self, callback: Callable[[Self], object]) -> None:
         self._engine.callbacks.run(lambda: callback(self))

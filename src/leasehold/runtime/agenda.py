@@ -1,0 +1,102 @@
+"""A thread that does things when they are due. The keeper and the watchdog have one each."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from leasehold.core.clock import SECOND
+from leasehold.core.schedule import Schedule
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from leasehold.core.clock import Clock
+
+K = TypeVar("K")
+
+NEVER = 1 << 63
+LONGEST_SLEEP_NS = SECOND // 2
+"""A thread's timer stands still during suspend; this bounds how late it is after the machine wakes up."""
+
+
+class Agenda(Generic[K]):
+    """What is due when, and the thread that sees to it. The thread starts with the first entry.
+
+    Entries are never removed by whoever made them: ``wanted`` says whether one still is, when it comes up. Making an
+    entry is on the path of every acquisition, so it only puts it down; the thread sorts it in when it wakes up, which
+    it does in time for the earliest.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        name: str,
+        act: Callable[[list[K], int], None],
+        *,
+        wanted: Callable[[K], bool],
+        slack: Callable[[K], int],
+    ) -> None:
+        self._clock = clock
+        self._name = name
+        self._act = act
+        self._wanted = wanted
+        self._slack = slack
+        self._schedule: Schedule[K] = Schedule()
+        self._new: list[tuple[K, int]] = []
+        self._lock = threading.Lock()
+        self._condition = threading.Condition(self._lock)
+        self._wake_at = 0
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def set(self, key: K, due_ns: int) -> None:
+        """Make the key due then, whatever it was before."""
+        with self._lock:
+            self._new.append((key, due_ns))
+            if self._thread is None and not self._closed:
+                self._wake_at = due_ns
+                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                self._thread.start()
+            elif due_ns < self._wake_at:
+                self._condition.notify()
+
+    def close(self) -> None:
+        """End the thread; what is due later will not happen."""
+        with self._lock:
+            self._closed = True
+            self._condition.notify()
+
+    def _run(self) -> None:
+        idle = False
+        while True:
+            with self._lock:
+                if self._closed:
+                    return
+                self._sort_in()
+                now = self._clock.now()
+                due = self._schedule.next_due()
+                if due is None and idle:
+                    self._wake_at = NEVER
+                    self._condition.wait()
+                    idle = False
+                    continue
+                if due is None or due > now:
+                    # With nothing to do it lingers for one sleep before it waits for a call, since to be called costs
+                    # more than to look: a program that takes and gives back leases in a loop calls it twice a second.
+                    idle = due is None
+                    self._wake_at = min(due or NEVER, now + LONGEST_SLEEP_NS)
+                    self._condition.wait((self._wake_at - now) / SECOND)
+                    continue
+                keys = self._schedule.pop_due(now)
+                # What is due so soon that it may go along saves a round of its own.
+                keys += self._schedule.pop_due(now + min(self._slack(key) for key in keys))
+            keys = [key for key in keys if self._wanted(key)]
+            if keys:
+                self._act(keys, now)
+
+    def _sort_in(self) -> None:
+        for key, due in self._new:
+            if self._wanted(key):
+                self._schedule.set(key, due)
+        self._new.clear()
