@@ -53,10 +53,8 @@ class WouldDeadlock(LeaseHeld):
 
     def __init__(self, resource: str, *, holder: str = "", token: int = 0, remaining: float = 0.0) -> None:
         super().__init__(resource, holder=holder, token=token, remaining=remaining)
-        self.args = (
-            f"{resource!r} is held by this very thread or task (token {token}); waiting would never end. "
-            "Release it first, or use try_acquire().",
-        )
+        text = f"{resource!r} is held by this very thread or task (token {token}); waiting would never end."
+        self.args = (f"{text} Release it first, or use try_acquire().",)
 
 
 class LeaseLost(LeaseholdError):

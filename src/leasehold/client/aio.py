@@ -12,11 +12,11 @@ import inspect
 from typing import TYPE_CHECKING
 
 from leasehold.client.sync import DISPOSABLE
-from leasehold.client.terms import Terms, TermsBook, check_holder, default_url, make_claim, renew_id
+from leasehold.client.terms import Terms, TermsBook, check_holder, default_url, drop_claim, make_claim, start_over
 from leasehold.core.claim import GiveUp, Sleep, StartOver, Take
 from leasehold.core.holder import Over, State
 from leasehold.core.lease import check_resource
-from leasehold.core.ops import Loss, Release, Released, Revoke, Unknown
+from leasehold.core.ops import Held, Loss, Release, Released, Revoke, Unknown
 from leasehold.core.timing import Renewal, to_ns
 from leasehold.errors import LeaseHeld, LeaseLost, WouldDeadlock
 from leasehold.runtime.batcher import Job
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from leasehold.core.lease import Record
     from leasehold.core.ops import Event, Op, Outcome
     from leasehold.core.timing import Duration
+    from leasehold.stores.base import Store
 
 WATCH_POLL = 0.5
 """Seconds after which a watching thread looks whether it is still wanted."""
@@ -137,11 +138,11 @@ class AsyncLease(Tenure):
             self._interrupted = True
             self._body.cancel()
 
-    def _call(self, callback: Callable[[Self], object]) -> None:
+    def _call(self, callback: Callable[[Any], object]) -> None:
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._run, callback)
 
-    def _run(self, callback: Callable[[Self], object]) -> None:
+    def _run(self, callback: Callable[[Any], object]) -> None:
         result = callback(self)
         if inspect.iscoroutine(result):
             task = self._loop.create_task(result)
@@ -179,13 +180,13 @@ class Acquisition:
 class AsyncClient:
     """Leases on one store, for one event loop. May be used from many tasks; close it, or use it in an ``async with``.
 
-    Without a URL it takes ``LEASEHOLD_URL``, else a SQLite file in the user's state folder. ``timeout`` bounds how long
-    one answer of the store is waited for.
+    Without a URL it takes ``LEASEHOLD_URL``, else a SQLite file in the user's state folder; an open
+    store works too. ``timeout`` bounds how long one answer of the store is waited for.
     """
 
     def __init__(
         self,
-        url: str | None = None,
+        url: str | Store | None = None,
         *,
         holder: str | None = None,
         timeout: Duration = 5.0,
@@ -312,7 +313,7 @@ class AsyncClient:
             return await self._pursue(claim, terms)
         except BaseException:
             # Cancelled, timed out or failed: whatever is still on its way must not be granted to nobody.
-            engine.keeper.dispose(resource, claim.op.lease_id, terms.timing.ttl_ns)
+            drop_claim(engine, claim)
             raise
         finally:
             engine.waiters.leave(claim.op.lease_id)
@@ -321,7 +322,7 @@ class AsyncClient:
         engine = self._engine
         clock = engine.clock
         while True:
-            outcome, sent = await _call(engine, claim.op)
+            outcome, sent = await _call(engine, claim.sending())
             decision = claim.after(outcome, sent, clock.now())
             if isinstance(decision, Take):
                 lease = AsyncLease(
@@ -341,14 +342,11 @@ class AsyncClient:
             if isinstance(decision, GiveUp):
                 raise decision.error
             if isinstance(decision, Sleep):
-                self._refuse_deadlock(claim)
+                self._refuse_deadlock(outcome)
                 await self._sleep(claim, decision.until_ns)
                 engine.require_open()
             if isinstance(decision, StartOver):
-                engine.waiters.leave(claim.op.lease_id)
-                engine.keeper.dispose(claim.op.resource, claim.op.lease_id, terms.timing.ttl_ns)
-                renew_id(claim)
-                engine.waiters.expect(claim.op.lease_id)
+                start_over(engine, claim)
 
     async def _sleep(self, claim: Claim, until_ns: int) -> None:
         loop = asyncio.get_running_loop()
@@ -363,8 +361,8 @@ class AsyncClient:
             async with asyncio.timeout(max(0, until_ns - self._engine.clock.now()) / 1e9):
                 await called.wait()
 
-    def _refuse_deadlock(self, claim: Claim) -> None:
-        mine = self._engine.held_by(asyncio.current_task(), claim.op.resource)
+    def _refuse_deadlock(self, outcome: Outcome) -> None:
+        mine = self._engine.held_by(asyncio.current_task(), outcome.token) if isinstance(outcome, Held) else None
         if mine is not None:
             raise WouldDeadlock(mine.resource, holder=mine.holder, token=mine.token, remaining=mine.remaining)
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from leasehold.client.terms import Terms, TermsBook, check_holder, default_url, make_claim, renew_id
+from leasehold.client.terms import Terms, TermsBook, check_holder, default_url, drop_claim, make_claim, start_over
 from leasehold.core.claim import GiveUp, Sleep, StartOver, Take
 from leasehold.core.holder import Over, State
 from leasehold.core.lease import check_resource
-from leasehold.core.ops import Loss, Release, Released, Revoke, Unknown
+from leasehold.core.ops import Held, Loss, Release, Released, Revoke, Unknown
 from leasehold.core.timing import Renewal, to_ns
 from leasehold.errors import LeaseHeld, LeaseLost, WouldDeadlock
 from leasehold.runtime.engine import Engine
@@ -23,11 +23,13 @@ from leasehold.runtime.watch import Watch
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import TracebackType
-    from typing import Self
+    from typing import Any, Self
 
     from leasehold.core.claim import Claim
     from leasehold.core.lease import Record
+    from leasehold.core.ops import Outcome
     from leasehold.core.timing import Duration
+    from leasehold.stores.base import Store
 
 DISPOSABLE = (None, Loss.RELEASED, Loss.EXPIRED, Loss.REVOKED, Loss.STALLED)
 """Losses after which the store may still have the lease under our id, so that giving it back makes sense."""
@@ -102,20 +104,20 @@ class Lease(Tenure):
     def _wake(self) -> None:
         self._lost.set()
 
-    def _call(self, callback: Callable[[Self], object]) -> None:
+    def _call(self, callback: Callable[[Any], object]) -> None:
         self._engine.callbacks.run(lambda: callback(self))
 
 
 class Client:
     """Leases on one store. May be used from many threads; close it, or use it in a ``with``.
 
-    Without a URL it takes ``LEASEHOLD_URL``, else a SQLite file in the user's state folder. ``timeout`` bounds how long
-    one answer of the store is waited for.
+    Without a URL it takes ``LEASEHOLD_URL``, else a SQLite file in the user's state folder; an open
+    store works too. ``timeout`` bounds how long one answer of the store is waited for.
     """
 
     def __init__(
         self,
-        url: str | None = None,
+        url: str | Store | None = None,
         *,
         holder: str | None = None,
         timeout: Duration = 5.0,
@@ -162,7 +164,7 @@ class Client:
         try:
             return self._pursue(claim, terms)
         except BaseException:
-            self._engine.keeper.dispose(resource, claim.op.lease_id, terms.timing.ttl_ns)
+            drop_claim(self._engine, claim)
             raise
         finally:
             self._engine.waiters.leave(claim.op.lease_id)
@@ -241,7 +243,7 @@ class Client:
         clock = engine.clock
         while True:
             sent = clock.mark()
-            outcome = engine.store.apply([claim.op], timeout=engine.timeout)[0]
+            outcome = engine.store.apply([claim.sending()], timeout=engine.timeout)[0]
             decision = claim.after(outcome, sent, clock.now())
             if isinstance(decision, Take):
                 lease = Lease(
@@ -260,18 +262,15 @@ class Client:
             if isinstance(decision, GiveUp):
                 raise decision.error
             if isinstance(decision, Sleep):
-                self._refuse_deadlock(claim)
+                self._refuse_deadlock(outcome)
                 bell = threading.Event()
                 engine.waiters.ring(claim.op.lease_id, bell.set)
                 bell.wait(max(0, decision.until_ns - clock.now()) / 1e9)
                 engine.require_open()
             if isinstance(decision, StartOver):
-                engine.waiters.leave(claim.op.lease_id)
-                engine.keeper.dispose(claim.op.resource, claim.op.lease_id, terms.timing.ttl_ns)
-                renew_id(claim)
-                engine.waiters.expect(claim.op.lease_id)
+                start_over(engine, claim)
 
-    def _refuse_deadlock(self, claim: Claim) -> None:
-        mine = self._engine.held_by(threading.get_ident(), claim.op.resource)
+    def _refuse_deadlock(self, outcome: Outcome) -> None:
+        mine = self._engine.held_by(threading.get_ident(), outcome.token) if isinstance(outcome, Held) else None
         if mine is not None:
             raise WouldDeadlock(mine.resource, holder=mine.holder, token=mine.token, remaining=mine.remaining)

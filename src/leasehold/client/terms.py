@@ -13,6 +13,7 @@ from leasehold.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any
 
     from leasehold.core.timing import Duration
     from leasehold.runtime.engine import Engine
@@ -37,11 +38,11 @@ def default_url() -> str:
     return "sqlite:///" + path.replace("%", "%25").replace("?", "%3F").replace("#", "%23")
 
 
-def check_holder(holder: str | None) -> str | None:
+def check_holder(holder: Any) -> str | None:
     """Return the name if people can read it."""
     if holder is None:
         return None
-    if not isinstance(holder, str) or not holder or not holder.isprintable() or len(holder.encode()) > 256:
+    if not isinstance(holder, str) or not holder.isprintable() or not 1 <= len(holder.encode()) <= 256:
         raise ConfigError("a holder's name is 1 to 256 bytes of printable text")
     return holder
 
@@ -84,7 +85,7 @@ class TermsBook:
                 self._known[key] = known
         return known
 
-    def _make(
+    def _make(  # noqa: PLR0917 - the key of the book, taken apart
         self,
         ttl: Duration,
         renewal: Renewal | str | None,
@@ -138,6 +139,15 @@ def make_claim(
     return Claim(op, terms.timing, wait_until_ns=until, patience_ns=int(engine.timeout * 1e9))
 
 
-def renew_id(claim: Claim) -> None:
-    """Give the attempt another lease id: the old one is spent."""
-    claim.op = claim.op._replace(lease_id=os.urandom(16).hex())
+def start_over(engine: Engine, claim: Claim) -> None:
+    """Go on with another lease id, and give the spent one back."""
+    engine.waiters.leave(claim.op.lease_id)
+    engine.keeper.dispose(claim.op.resource, claim.op.lease_id, claim.timing.ttl_ns)
+    claim.restart(os.urandom(16).hex())
+    engine.waiters.expect(claim.op.lease_id)
+
+
+def drop_claim(engine: Engine, claim: Claim) -> None:
+    """Leave nothing of an attempt behind that failed, was cancelled or timed out."""
+    if claim.in_doubt or claim.queued:
+        engine.keeper.dispose(claim.op.resource, claim.op.lease_id, claim.timing.ttl_ns, in_doubt=claim.in_doubt)

@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from leasehold.core.clock import MILLISECOND
-from leasehold.core.ops import Granted, Held, Lost, Unknown
-from leasehold.core.rules import RESERVATION_NS, WAITER_LIFE_NS
+from leasehold.core.ops import RESERVATION_NS, WAITER_LIFE_NS, Granted, Held, Lost, Unknown
 from leasehold.errors import ConfigError, LeaseHeld, LeaseholdError
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ Decision: TypeAlias = Take | Sleep | StartOver | GiveUp
 class Claim:
     """What has been tried so far, and how long to go on."""
 
-    __slots__ = ("failing_since_ns", "op", "patience_ns", "retry_ns", "timing", "wait_until_ns")
+    __slots__ = ("failing_since_ns", "in_doubt", "op", "patience_ns", "queued", "retry_ns", "timing", "wait_until_ns")
 
     def __init__(self, op: Acquire, timing: Timing, *, wait_until_ns: int | None, patience_ns: int) -> None:
         self.op = op
@@ -59,9 +58,25 @@ class Claim:
         self.patience_ns = patience_ns
         self.failing_since_ns: int | None = None
         self.retry_ns = FIRST_RETRY_NS
+        self.in_doubt = True
+        """Whether a request may be on its way whose answer we don't know. True until an answer is there."""
+        self.queued = False
+        """Whether we have a place in the queue."""
+
+    def sending(self) -> Acquire:
+        """Return the request, which is about to be sent."""
+        self.in_doubt = True
+        return self.op
+
+    def restart(self, lease_id: str) -> None:
+        """Go on with another lease id."""
+        self.op = self.op._replace(lease_id=lease_id)
+        self.in_doubt = self.queued = False
 
     def after(self, outcome: Outcome, sent_ns: int, now: int) -> Decision:
         """Say what follows from the answer to a request that was sent at ``sent_ns``."""
+        if not isinstance(outcome, Unknown):
+            self.in_doubt = False
         if isinstance(outcome, Granted):
             deadline = sent_ns + self.timing.safe_time(outcome.ttl_ns)
             # An answer that took longer than the safe time is a lease that is over before it began.
@@ -77,6 +92,7 @@ class Claim:
     def _held(self, held: Held, now: int) -> Decision:
         self.failing_since_ns = None
         self.retry_ns = FIRST_RETRY_NS
+        self.queued = self.op.queue
         until = self.wait_until_ns
         if not self.op.queue or (until is not None and now >= until):
             return GiveUp(held_error(self.op.resource, held))

@@ -27,7 +27,7 @@ class Clock(Protocol):
         ...
 
     def host_epoch(self) -> str:
-        """What ``host_ns`` counts from: another value after each boot."""
+        """Return what ``host_ns`` counts from: another value after each boot."""
         ...
 
     def wall_us(self) -> int:

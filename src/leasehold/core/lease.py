@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from leasehold.errors import ConfigError, InvalidResource
 
@@ -49,6 +47,8 @@ def encode_metadata(metadata: Mapping[str, str] | None, *, limit: int) -> str:
     for key, value in items.items():
         if not isinstance(key, str) or not isinstance(value, str):
             raise ConfigError(f"metadata maps str to str, and {key!r} maps to {type(value).__name__}")
+    import json  # noqa: PLC0415 - here and below: most leases have no metadata, and imports are to be cheap
+
     text = json.dumps(dict(metadata), ensure_ascii=False, separators=(",", ":"), sort_keys=True)
     try:
         size = len(text.encode())
@@ -61,19 +61,21 @@ def encode_metadata(metadata: Mapping[str, str] | None, *, limit: int) -> str:
 
 def decode_metadata(text: str) -> dict[str, str]:
     """Turn the text that stores keep back into a mapping."""
-    return dict(json.loads(text)) if text else {}
+    if not text:
+        return {}
+    import json  # noqa: PLC0415
+
+    return dict(json.loads(text))
 
 
-@dataclass(frozen=True, slots=True)
-class Contender:
+class Contender(NamedTuple):
     """Somebody in the queue for a resource."""
 
     holder: str
     since_us: int
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """A lease as the store sees it, for people and programs that ask. The lease id, which is its secret, is not here."""
 
     resource: str
@@ -85,7 +87,7 @@ class Record:
     granted_us: int
     renewed_us: int
     renewals: int
-    metadata: Mapping[str, str] = field(default_factory=dict)
+    metadata: Mapping[str, str] = {}
     parent: tuple[str, int] | None = None
     soft_ns: int = 0
     grace_ns: int = 0

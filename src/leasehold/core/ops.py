@@ -7,9 +7,17 @@ They are named tuples: a store may make a hundred thousand of them a second.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from leasehold.errors import LeaseholdError
+from leasehold.core.clock import MILLISECOND, SECOND
+
+if TYPE_CHECKING:
+    from leasehold.errors import LeaseholdError
+
+RESERVATION_NS = 100 * MILLISECOND
+"""How long a freed resource waits for the waiter whose turn it is."""
+WAITER_LIFE_NS = 6 * SECOND
+"""How long a waiter stays in the queue without showing up."""
 
 
 class Loss(StrEnum):

@@ -13,10 +13,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from leasehold.core.clock import MILLISECOND, SECOND
+from leasehold.core.clock import SECOND
 from leasehold.core.entry import Reservation, Waiter, Waiting
 from leasehold.core.lease import TOKEN_LIMIT
 from leasehold.core.ops import (
+    RESERVATION_NS,
+    WAITER_LIFE_NS,
     Acquire,
     Event,
     EventKind,
@@ -42,10 +44,6 @@ if TYPE_CHECKING:
     from leasehold.core.lease import Record
     from leasehold.core.ops import Op, Outcome
 
-RESERVATION_NS = 100 * MILLISECOND
-"""How long a freed resource waits for the waiter whose turn it is."""
-WAITER_LIFE_NS = 6 * SECOND
-"""How long a waiter stays in the queue without showing up."""
 TOMBSTONE_NS = 60 * SECOND
 """How long an abandoned id is remembered: longer than any request stays on its way."""
 MAX_DEPTH = 8

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from leasehold.core.timing import ATTEMPTS, FRACTION, Renewal, Timing
@@ -16,13 +15,15 @@ SLACK = 0.05
 """A renewal due within this part of its interval goes along with one that is due now."""
 
 
-@dataclass(slots=True)
 class Latency:
     """How long renewals take here: smoothed mean and deviation, as TCP does for its timeout."""
 
-    mean_ns: float = 0.0
-    deviation_ns: float = 0.0
-    samples: int = 0
+    __slots__ = ("deviation_ns", "mean_ns", "samples")
+
+    def __init__(self) -> None:
+        self.mean_ns = 0.0
+        self.deviation_ns = 0.0
+        self.samples = 0
 
     def add(self, ns: int) -> None:
         """Take one more measurement in."""

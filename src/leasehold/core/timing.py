@@ -19,15 +19,17 @@ and a third attempt still comes in time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import timedelta
 from enum import StrEnum
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, Union
 
 from leasehold.core.clock import HOUR, MILLISECOND, SECOND
 from leasehold.errors import ConfigError
 
-Duration: TypeAlias = float | int | timedelta
+if TYPE_CHECKING:
+    from datetime import timedelta
+    from typing import Self
+
+Duration: TypeAlias = Union[float, int, "timedelta"]
 """Seconds, or a timedelta."""
 
 MIN_TTL_NS: Final = 50 * MILLISECOND
@@ -62,7 +64,7 @@ FRACTION: Final = {
 
 def to_ns(duration: Duration, what: str) -> int:
     """Turn seconds or a timedelta into nanoseconds; anything else is refused."""
-    if isinstance(duration, timedelta):
+    if hasattr(duration, "total_seconds"):  # a timedelta: to import it only for this would cost 2 ms
         duration = duration.total_seconds()
     if isinstance(duration, bool) or not isinstance(duration, (int, float)):
         raise ConfigError(f"{what} is seconds or a timedelta, not {type(duration).__name__}")
@@ -80,27 +82,45 @@ def _check_drift(drift: float) -> None:
         raise ConfigError(f"the drift bound is {drift}; it must be from 0 to below 0.5")
 
 
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """The five numbers, checked. Made by hand, or with `from_ttl` where the TTL is all you want to say."""
-
+class _Numbers(NamedTuple):
     ttl_ns: int
     renew_every_ns: int
     drift: float
     round_trip_ns: int
     margin_ns: int
-    renewal: Renewal = Renewal.THIRD
-    safe_ns: int = 0
-    """The safe time of a full TTL. Derived: whatever is handed in is replaced."""
+    renewal: Renewal
+    safe_ns: int
+    """The safe time of a full TTL."""
 
-    def __post_init__(self) -> None:
-        if not MIN_TTL_NS <= self.ttl_ns <= MAX_TTL_NS:
-            raise ConfigError(f"the TTL is {_s(self.ttl_ns)}; it must be from 0.05 s to 86400 s (24 h)")
-        _check_drift(self.drift)
-        object.__setattr__(self, "safe_ns", 0)
-        object.__setattr__(self, "safe_ns", self.safe_time(self.ttl_ns))
-        self._check_safety()
-        self._check_availability()
+
+class Timing(_Numbers):
+    """The five numbers, checked. Made by hand, or with `from_ttl` where the TTL is all you want to say."""
+
+    __slots__ = ()
+
+    def __new__(  # noqa: PLR0917 - five numbers and a strategy
+        cls,
+        ttl_ns: int,
+        renew_every_ns: int,
+        drift: float,
+        round_trip_ns: int,
+        margin_ns: int,
+        renewal: Renewal = Renewal.THIRD,
+    ) -> Self:
+        """Check that the numbers work together."""
+        if not MIN_TTL_NS <= ttl_ns <= MAX_TTL_NS:
+            raise ConfigError(f"the TTL is {_s(ttl_ns)}; it must be from 0.05 s to 86400 s (24 h)")
+        if not 0 <= drift < 0.5:
+            raise ConfigError(f"the drift bound is {drift}; it must be from 0 to below 0.5")
+        safe_ns = _safe(ttl_ns, drift) - margin_ns
+        timing = super().__new__(cls, ttl_ns, renew_every_ns, drift, round_trip_ns, margin_ns, renewal, safe_ns)
+        timing._check_safety()
+        timing._check_availability()
+        return timing
+
+    def __getnewargs__(self) -> tuple[object, ...]:
+        """Return what pickle and copy make it from again."""
+        return tuple(self)[:-1]
 
     def _check_safety(self) -> None:
         if self.margin_ns < 0:
@@ -146,7 +166,7 @@ class Timing:
         _check_drift(drift)
         if margin_ns is None:
             margin_ns = min(max(ttl_ns // 50, 5 * MILLISECOND), SECOND)
-        safe = int(ttl_ns * (1 - drift) / (1 + drift)) - margin_ns
+        safe = _safe(ttl_ns, drift) - margin_ns
         if renew_every_ns is None:
             renew_every_ns = int(safe * FRACTION[renewal])
         if round_trip_ns is None:
@@ -156,6 +176,11 @@ class Timing:
 
     def safe_time(self, granted_ns: int) -> int:
         """Return for how long a grant of this length may be relied upon, from before the request was sent."""
-        if granted_ns == self.ttl_ns and self.safe_ns:
+        if granted_ns == self.ttl_ns:
             return self.safe_ns
-        return int(granted_ns * (1 - self.drift) / (1 + self.drift)) - self.margin_ns
+        return _safe(granted_ns, self.drift) - self.margin_ns
+
+
+def _safe(granted_ns: int, drift: float) -> int:
+    """Return how long a span is on the holder's clock at least that lasts so long on the store's."""
+    return int(granted_ns * (1 - drift) / (1 + drift))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
 from leasehold.core.ops import Unknown
 from leasehold.errors import StoreUnavailable
+from leasehold.runtime.log import log
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from leasehold.core.clock import Clock
     from leasehold.core.ops import Op, Outcome
     from leasehold.stores.base import Store
-
-log = logging.getLogger("leasehold")
 
 
 class Job(NamedTuple):
@@ -77,8 +75,8 @@ class Batcher:
             sent = self._clock.mark()
             try:
                 outcomes = self._store.apply([job.op for job in jobs], timeout=self._timeout)
-            except Exception as error:  # a store must not raise; if one does, its callers must still get an answer
-                log.exception("the store raised")
+            except Exception as error:  # noqa: BLE001 - a store must not raise; if one does, its callers must still get an answer
+                log().exception("the store raised")
                 failure = StoreUnavailable(self._store.guarantees.store, type(error).__name__)
                 outcomes = [Unknown(failure)] * len(jobs)
             for job, outcome in zip(jobs, outcomes, strict=True):

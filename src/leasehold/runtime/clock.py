@@ -41,7 +41,7 @@ class SystemClock:
         boot_level, raw_level = self._levels
         boot = _clock_gettime_ns(_BOOT) + boot_level
         raw = _clock_gettime_ns(_RAW) + raw_level
-        return boot if boot > raw else raw
+        return boot if boot > raw else raw  # noqa: FURB136 - a third of the cost of max() in what check() does
 
     def mark(self) -> int:
         """Nanoseconds on the holder's clock, and set both clocks level from here on."""
@@ -97,7 +97,9 @@ def _namespace_offset_ns() -> int:
         return 0  # a kernel without time namespaces
     if os.readlink("/proc/self/ns/time") != os.readlink("/proc/self/ns/time_for_children"):
         # The file tells the offsets of the children's namespace, and nothing tells ours.
-        raise ConfigError("this process has unshared its time namespace and not entered it: start a child in it instead")
+        raise ConfigError(
+            "this process has unshared its time namespace and not entered it: start a child in it instead"
+        )
     for line in lines:
         name, seconds, nanoseconds = line.split()
         if name in ("boottime", "7"):

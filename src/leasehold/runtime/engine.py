@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import logging
 import os
 import queue
 import threading
@@ -12,12 +11,13 @@ import weakref
 from typing import TYPE_CHECKING
 
 from leasehold.core.clock import SECOND
-from leasehold.core.holder import Over, State
+from leasehold.core.holder import Over
 from leasehold.core.ops import Loss, Release
 from leasehold.errors import ConfigError
 from leasehold.runtime.batcher import Batcher
 from leasehold.runtime.clock import SYSTEM
 from leasehold.runtime.keeper import Keeper
+from leasehold.runtime.log import log
 from leasehold.runtime.waiters import Waiters
 from leasehold.runtime.watchdog import Watchdog
 from leasehold.stores.registry import open_store
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from leasehold.runtime.watch import Watch
     from leasehold.stores.base import Store
 
-log = logging.getLogger("leasehold")
-
 EXIT_BOUND = 1.0
 """Seconds that giving leases back may take when the client or the interpreter ends."""
 
@@ -39,7 +37,7 @@ EXIT_BOUND = 1.0
 class Engine:
     """Makes leases live. Both faces stand on it."""
 
-    def __init__(self, url: str, *, holder: str | None, timeout: float, clock: Clock | None = None) -> None:
+    def __init__(self, url: str | Store, *, holder: str | None, timeout: float, clock: Clock | None = None) -> None:
         self.url = url
         self.timeout = timeout
         self.clock = clock or SYSTEM
@@ -48,7 +46,7 @@ class Engine:
         _engines.add(self)
 
     def _open(self) -> None:
-        self.store: Store = open_store(self.url, self.clock)
+        self.store: Store = open_store(self.url, self.clock) if isinstance(self.url, str) else self.url
         self.keeper = Keeper(self.store, self.clock)
         self.watchdog = Watchdog(self.clock)
         self.waiters = Waiters(self.store, self._revoked)
@@ -80,10 +78,10 @@ class Engine:
         tenure._advance(Over(reason), self.clock.now())
         self.keeper.dispose(tenure.resource, tenure.id, tenure.timing.ttl_ns)
 
-    def held_by(self, owner: object, resource: str) -> Tenure | None:
-        """Return the lease on the resource that this thread or task itself holds."""
+    def held_by(self, owner: object, token: int) -> Tenure | None:
+        """Return the lease with this token if this thread or task itself holds it, and for ever if left alone."""
         for tenure in list(self.held.values()):
-            if tenure.resource == resource and tenure._owner == owner and tenure.state is not State.LOST:
+            if tenure.token == token and tenure._owner == owner and tenure._unending:
                 return tenure
         return None
 
@@ -108,13 +106,14 @@ class Engine:
         self.closed = True
         if self._forked:
             return  # nothing of it was ever opened here
-        tenures = list(self.held.values())
         now = self.clock.now()
+        give_up = now + int(EXIT_BOUND * SECOND)
+        self.waiters.dismiss(EXIT_BOUND / 2)
+        tenures = list(self.held.values())
         for tenure in tenures:
             tenure._advance(Over(reason), now)
         releases = [Release(t.resource, t.id) for t in tenures]
         most = self.store.guarantees.max_batch
-        give_up = now + int(EXIT_BOUND * SECOND)
         for start in range(0, len(releases), most):
             left = (give_up - self.clock.now()) / SECOND
             if left <= 0:
@@ -137,6 +136,8 @@ class Engine:
         _keep_for_ever((self.store, self.keeper, self.watchdog, self.waiters, self.batcher, self.callbacks, inherited))
         self.held = {}
         self._forked = not self.closed
+        if not isinstance(self.url, str):
+            self.closed = True  # somebody else's connections: there is no telling how to make them anew
         for tenure in inherited:
             tenure._fork()
 
@@ -165,8 +166,8 @@ class Callbacks:
         while (callback := self._queue.get()) is not None:
             try:
                 callback()
-            except Exception:
-                log.exception("a callback raised")
+            except Exception:  # noqa: BLE001 - users' code
+                log().exception("a callback raised")
 
 
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()

@@ -5,7 +5,6 @@ It also gives back what nobody wants any more: acquisitions that were cancelled,
 
 from __future__ import annotations
 
-import logging
 import random
 import threading
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,6 +15,7 @@ from leasehold.core.ops import Release, Unknown
 from leasehold.core.schedule import SLACK, attempt_timeout
 from leasehold.errors import StoreUnavailable
 from leasehold.runtime.agenda import Agenda
+from leasehold.runtime.log import log
 from leasehold.runtime.tenure import Tenure
 
 if TYPE_CHECKING:
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from leasehold.core.clock import Clock
     from leasehold.core.ops import Op, Outcome
     from leasehold.stores.base import Store
-
-log = logging.getLogger("leasehold")
 
 DISPOSAL_RETRY_NS = SECOND // 10
 DISPOSAL_TIMEOUT = 1.0
@@ -37,6 +35,7 @@ class Disposal(NamedTuple):
     resource: str
     lease_id: str
     until_ns: int
+    in_doubt: bool
 
 
 class Keeper:
@@ -60,10 +59,10 @@ class Keeper:
         """Renew now, out of turn: there is news about this lease."""
         self._agenda.set(tenure, self._clock.now())
 
-    def dispose(self, resource: str, lease_id: str, within_ns: int) -> None:
-        """Release this id as soon as the store answers, whether or not it was ever granted."""
+    def dispose(self, resource: str, lease_id: str, within_ns: int, *, in_doubt: bool = False) -> None:
+        """Release this id as soon as the store answers. ``in_doubt``: a request for it may still be on its way."""
         now = self._clock.now()
-        disposal = Disposal(resource, lease_id, now + within_ns)
+        disposal = Disposal(resource, lease_id, now + within_ns, in_doubt)
         with self._disposed:
             self._disposals.add(disposal)
         self._agenda.set(disposal, now)
@@ -95,7 +94,7 @@ class Keeper:
     def _dispose(self, disposals: list[Disposal]) -> None:
         if not disposals:
             return
-        ops: list[Op] = [Release(d.resource, d.lease_id, abandon=True) for d in disposals]
+        ops: list[Op] = [Release(d.resource, d.lease_id, abandon=d.in_doubt) for d in disposals]
         outcomes = self._apply(ops, DISPOSAL_TIMEOUT)
         now = self._clock.now()
         with self._disposed:
@@ -109,8 +108,8 @@ class Keeper:
     def _apply(self, ops: list[Op], timeout: float) -> list[Outcome]:
         try:
             return self._store.apply(ops, timeout=timeout)
-        except Exception as error:  # a store must not raise; if one does, its leases must still be tried again
-            log.exception("the store raised; its leases are retried until their deadlines")
+        except Exception as error:  # noqa: BLE001 - a store must not raise; if one does, its leases must still be tried again
+            log().exception("the store raised; its leases are retried until their deadlines")
             return [Unknown(StoreUnavailable(self._store.guarantees.store, type(error).__name__))] * len(ops)
 
 

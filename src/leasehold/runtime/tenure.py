@@ -33,7 +33,7 @@ class Tenure:
     """A lease held here. Thread-safe; made by the engine, never by hand."""
 
     __slots__ = (
-        "__weakref__", "_belief", "_deadline_ns", "_engine", "_failures", "_hold_until_ns", "_latency", "_listeners",
+        "__weakref__", "_belief", "_deadline_ns", "_due_ns", "_engine", "_failures", "_hold_until_ns", "_latency", "_listeners",
         "_lock", "_lost", "_now", "_op", "_owner", "_progress_ns", "_released", "_sent_ns", "_stall_after_ns", "_timing", "token",
     )  # fmt: skip
 
@@ -67,11 +67,12 @@ class Tenure:
         self._stall_after_ns = stall_after_ns
         self._progress_ns = sent_ns
         self._owner = owner
+        self._due_ns = deadline_ns
         self._failures = 0
         self._released = False
         self._latency: Latency | None = None
         self._lost: Any = None  # the event to wait on, of the kind that the face has
-        self._listeners: list[tuple[Signal, Callable[[Self], object]]] | None = None
+        self._listeners: list[tuple[Signal, Callable[[Any], object]]] | None = None
         self._lock = threading.Lock()
 
     # --- what it is -----------------------------------------------------------------------------------------------
@@ -205,17 +206,19 @@ class Tenure:
     def _wake(self) -> None:
         """Wake whoever waits for the loss."""
 
-    def _call(self, callback: Callable[[Self], object]) -> None:
+    def _call(self, callback: Callable[[Any], object]) -> None:
         """Run a callback where the face runs callbacks; never on the thread that found out."""
         raise NotImplementedError
 
     # --- renewal --------------------------------------------------------------------------------------------------
 
     def _first_due(self, jitter: float) -> int:
-        return self._sent_ns + int(self._timing.renew_every_ns * (1 - JITTER * jitter))
+        self._due_ns = self._sent_ns + int(self._timing.renew_every_ns * (1 - JITTER * jitter))
+        return self._due_ns
 
     def _renewal(self, now: int) -> Renew | None:
         """Return the renewal to send, or None where there will be none."""
+        self._tick()
         if self._belief.state is State.LOST or self._belief.ending is Loss.REVOKED:
             return None
         ttl = self._timing.ttl_ns
@@ -240,8 +243,9 @@ class Tenure:
             if self._latency is None:
                 self._latency = Latency()
             self._latency.add(now - sent_ns)
+            self._due_ns = renew_at(self._timing, sent_ns, self._latency, jitter)
             self._advance(Confirmed(deadline), now)
-            return renew_at(self._timing, sent_ns, self._latency, jitter)
+            return self._due_ns
         if isinstance(outcome, Lost):
             if outcome.remaining_ns > 0:
                 promised = sent_ns + self._timing.safe_time(outcome.remaining_ns)
@@ -254,9 +258,15 @@ class Tenure:
         return retry_at(self._timing, self._deadline_ns, now, self._failures, jitter)
 
     @property
+    def _unending(self) -> bool:
+        """Whether nothing but its owner will end it."""
+        bounded = self._hold_until_ns is not None or self._stall_after_ns is not None
+        return self.state is State.HELD and not bounded
+
+    @property
     def _late_ns(self) -> int:
         """When the watchdog calls the renewal late."""
-        return self._sent_ns + self._timing.renew_every_ns + self._timing.round_trip_ns
+        return self._due_ns + self._timing.round_trip_ns
 
 
 def _s(duration: Duration) -> float:

@@ -5,18 +5,16 @@ Where the store can't push, or the call goes astray, nothing is lost: a waiter k
 
 from __future__ import annotations
 
-import logging
 import threading
 from typing import TYPE_CHECKING
 
 from leasehold.core.ops import Notice, Summons
+from leasehold.runtime.log import log
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from leasehold.stores.base import Store, Subscription
-
-log = logging.getLogger("leasehold")
 
 LISTEN = 60.0
 """Seconds a listener waits for news before it looks whether it is still wanted."""
@@ -29,6 +27,7 @@ class Waiters:
         self._store = store
         self._on_revoked = on_revoked
         self._lock = threading.Lock()
+        self._gone = threading.Condition()
         self._bells: dict[str, Callable[[], object] | bool] = {}
         self._subscription: Subscription | None = None
         self._started = self._closed = False
@@ -47,7 +46,7 @@ class Waiters:
     def ring(self, lease_id: str, bell: Callable[[], object]) -> None:
         """Ring the bell at the next call for this id, or at once if one came since ``expect``."""
         with self._lock:
-            called = self._bells.get(lease_id) is True
+            called = self._closed or self._bells.get(lease_id) is True
             self._bells[lease_id] = False if called else bell
         if called:
             bell()
@@ -55,16 +54,25 @@ class Waiters:
     def leave(self, lease_id: str) -> None:
         """Expect no more calls for this id."""
         self._bells.pop(lease_id, None)
+        if self._closed:
+            with self._gone:
+                self._gone.notify_all()
 
-    def close(self) -> None:
-        """Stop listening, and wake everybody up."""
+    def dismiss(self, seconds: float) -> None:
+        """Wake everybody up, and wait, but not for longer, until they have gone. The client is closing."""
         with self._lock:
             self._closed = True
             bells = [bell for bell in self._bells.values() if callable(bell)]
-        if self._subscription is not None:
-            self._subscription.close()
         for bell in bells:
             bell()
+        with self._gone:
+            self._gone.wait_for(lambda: not self._bells, seconds)
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._closed = True
+        if self._subscription is not None:
+            self._subscription.close()
 
     def _start(self) -> None:
         with self._lock:
@@ -81,8 +89,8 @@ class Waiters:
         while not self._closed:
             try:
                 news = subscription.get(LISTEN)
-            except Exception:
-                log.exception("lost the store's calls; waiters come at the known times instead")
+            except Exception:  # noqa: BLE001 - whatever it was, the waiters come by themselves
+                log().exception("lost the store's calls; waiters come at the known times instead")
                 return
             for item in news or ():
                 if isinstance(item, Notice):

@@ -20,7 +20,11 @@ class Watchdog:
 
     def __init__(self, clock: Clock) -> None:
         self._agenda: Agenda[Tenure] = Agenda(
-            clock, "leasehold-watchdog", self._look_at_all, wanted=lambda t: t._belief.state is not State.LOST, slack=lambda _: 0
+            clock,
+            "leasehold-watchdog",
+            self._look_at_all,
+            wanted=lambda t: t._belief.state is not State.LOST,
+            slack=lambda _: 0,
         )
         self.close = self._agenda.close
 

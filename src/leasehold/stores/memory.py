@@ -65,13 +65,14 @@ class MemoryTable:
     def push(self) -> None:
         """Hand out what the last operations had to say."""
         if self.events:
-            for subscription in self.subscriptions.values():
+            for subscription in list(self.subscriptions.values()):
                 subscription.offer(self.events)
             self.events = []
         if self.notices:
             for notice in self.notices:
-                if notice.address in self.subscriptions:
-                    self.subscriptions[notice.address].offer([notice])
+                called = self.subscriptions.get(notice.address)
+                if called is not None:
+                    called.offer([notice])
             self.notices = []
 
 
@@ -100,8 +101,7 @@ class MemorySubscription:
 
     def close(self) -> None:
         """End it."""
-        with self._table.lock:
-            self._table.subscriptions.pop(self.address, None)
+        self._table.subscriptions.pop(self.address, None)
         self._queue.put(None)
 
 
@@ -171,11 +171,8 @@ class MemoryStore:
 
     def subscribe(self, prefix: str | None = None) -> MemorySubscription:
         """Be told."""
-        table = self._table
-        with table.lock:
-            address = os.urandom(8).hex()
-            subscription = MemorySubscription(table, address, prefix)
-            table.subscriptions[address] = subscription
+        subscription = MemorySubscription(self._table, os.urandom(8).hex(), prefix)
+        self._table.subscriptions[subscription.address] = subscription
         return subscription
 
     def collect(self) -> None:

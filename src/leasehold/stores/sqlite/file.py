@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 APPLICATION_ID = 0x4C484C44  # "LHLD"
 SCHEMA_VERSION = 1
 
-SHARED_FILE_SYSTEMS = frozenset(
-    "nfs nfs4 cifs smb3 smbfs smb2 ncpfs 9p virtiofs vboxsf vmhgfs prl_fs afs coda ceph glusterfs lustre gfs2 ocfs2 "
-    "beegfs orangefs pvfs2 fuse fuseblk fusectl".split()
-)
+SHARED_FILE_SYSTEMS = frozenset({
+    "9p", "afs", "beegfs", "ceph", "cifs", "coda", "fuse", "fuseblk", "gfs2", "glusterfs", "lustre", "ncpfs", "nfs",
+    "nfs4", "ocfs2", "orangefs", "prl_fs", "pvfs2", "smb2", "smb3", "smbfs", "vboxsf", "virtiofs", "vmhgfs",
+})  # fmt: skip
 """There, another host or another kernel may have the file too, and neither locks nor shared memory hold across."""
 
 
@@ -60,8 +60,10 @@ def check_folder(path: str) -> None:
 
 
 def identity(path: str) -> tuple[int, int] | None:
-    """Return what tells this file from another of the same name. By stat alone: to open the file here, and close it
-    again, would drop SQLite's locks on it."""
+    """Return what tells this file from another of the same name.
+
+    By stat alone: to open the file here, and close it again, would drop SQLite's locks on it.
+    """
     try:
         status = os.stat(path)
     except OSError:
@@ -114,13 +116,14 @@ def prepare(db: sqlite3.Connection, path: str, clock: Clock) -> None:
         raise
 
 
-def rollback(db: sqlite3.Connection) -> None:
-    """Undo the open transaction, if there is one; what made it fail matters more than a failure of this."""
+def rollback(db: sqlite3.Connection) -> bool:
+    """Undo the open transaction, if there is one. False: that failed, and the connection is of no more use."""
     try:
         if db.in_transaction:
             db.execute("ROLLBACK")
     except sqlite3.Error:
-        db.close()
+        return False
+    return True
 
 
 def is_busy(error: sqlite3.Error) -> bool:

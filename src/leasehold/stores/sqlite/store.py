@@ -39,6 +39,7 @@ T = TypeVar("T")
 TOKEN_BLOCK = 60_000_000
 """How many tokens are reserved ahead: as they follow the wall clock in microseconds, a minute's."""
 OPEN_TIMEOUT = 5.0
+CLOSE_TIMEOUT = 1.0
 COLLECT_EVERY = 256
 COLLECT_ROWS = 512
 QUICK_ACQUIRE = file.sql("acquire.sql")
@@ -113,7 +114,9 @@ class SqliteStore:
 
     def read(self, resources: Sequence[str], *, timeout: float) -> list[Record | None]:
         """Return who holds what, all at one moment."""
-        return self._read(lambda table, now: [rules.record(table, table.load(name), now) for name in resources], timeout)
+        return self._read(
+            lambda table, now: [rules.record(table, table.load(name), now) for name in resources], timeout
+        )
 
     def scan(self, prefix: str, *, timeout: float) -> Iterator[Record]:
         """Return all live leases under the prefix, as they were at one moment."""
@@ -129,12 +132,14 @@ class SqliteStore:
         self._write(lambda table, now: table.collect("", 2**31, now, kept_ns=0), OPEN_TIMEOUT)
 
     def close(self) -> None:
-        """Close the connections."""
-        with self._turn:
-            self._closed = True
-            while self._idle:
-                self._idle.pop().db.close()
-            self._post.close()
+        """Close the connections; one that is in use is closed by whoever uses it."""
+        in_turn = self._turn.acquire(timeout=CLOSE_TIMEOUT)
+        self._closed = True
+        while self._idle:
+            self._idle.pop().db.close()
+        self._post.close()
+        if in_turn:
+            self._turn.release()
 
     # --- the undisputed case --------------------------------------------------------------------------------------
 
@@ -182,22 +187,17 @@ class SqliteStore:
 
     # --- transactions ---------------------------------------------------------------------------------------------
 
-    def _write(
-        self, work: Callable[[SqliteTable, int], T], timeout: float
-    ) -> tuple[T, list[Notice], list[str]]:
+    def _write(self, work: Callable[[SqliteTable, int], T], timeout: float) -> tuple[T, list[Notice], list[str]]:
         """Run the work in one write transaction; return its result, whom to call and who watches."""
-        clock = self._clock
-        give_up = clock.now() + int(timeout * SECOND)
-        # In turns within the process: SQLite's own lock is only for the other processes.
-        if not self._turn.acquire(timeout=timeout):
-            raise StoreUnavailable("sqlite", f"{self._path} is busy for {timeout:g} s")
+        give_up = self._clock.now() + int(timeout * SECOND)
+        self._wait_for_turn(timeout)
         try:
             table = self._take()
             try:
                 while True:
                     self._begin(table.db, give_up)
-                    now = clock.host_ns()  # with the lock held: what was decided before us is not after us
-                    table.begin(self._boot_id, now, clock.wall_us())
+                    now = self._clock.host_ns()  # with the lock held: what was decided before us is not after us
+                    table.begin(self._boot_id, now, self._clock.wall_us())
                     result = work(table, now)
                     highest = _highest_token(result)
                     if highest > table.reserved:
@@ -211,22 +211,22 @@ class SqliteStore:
             except sqlite3.Error as error:
                 raise file.explain(error, self._path) from error
             finally:
-                if table.db.in_transaction:
-                    file.rollback(table.db)
-                self._idle.append(table)
+                self._give(table)
         finally:
             self._turn.release()
 
     def _read(self, work: Callable[[SqliteTable, int], T], timeout: float) -> T:
         """Run the work on a snapshot."""
-        with self._turn:
+        self._wait_for_turn(timeout)
+        try:
             table = self._take()
+        finally:
+            self._turn.release()
         try:
             return self._retrying(lambda: self._snapshot(table, work), timeout)
         finally:
-            file.rollback(table.db)
             with self._turn:
-                self._idle.append(table)
+                self._give(table)
 
     def _snapshot(self, table: SqliteTable, work: Callable[[SqliteTable, int], T]) -> T:
         self._check_same_file()
@@ -269,12 +269,24 @@ class SqliteStore:
             self._applied = 0
             self._collected_to = table.collect(self._collected_to, COLLECT_ROWS, now)
 
+    def _wait_for_turn(self, timeout: float) -> None:
+        """Take turns within the process: SQLite's own lock is only for the other processes."""
+        if not self._turn.acquire(timeout=max(timeout, 0)):
+            raise StoreUnavailable("sqlite", f"{self._path} is busy for {timeout:g} s")
+
     # --- connections ----------------------------------------------------------------------------------------------
 
     def _take(self) -> SqliteTable:
         if self._closed:
             raise StoreUnavailable("sqlite", f"{self._path} is closed")
         return self._idle.pop() if self._idle else self._open()
+
+    def _give(self, table: SqliteTable) -> None:
+        """Put a connection back, with no transaction open; one that can't be brought to that is not used again."""
+        if file.rollback(table.db) and not self._closed:
+            self._idle.append(table)
+        else:
+            table.db.close()
 
     def _open(self) -> SqliteTable:
         db = file.connect(self._path)

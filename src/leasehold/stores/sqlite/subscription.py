@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import TYPE_CHECKING
 
 from leasehold.core.clock import SECOND
 from leasehold.core.ops import Event, EventKind, Notice, Summons
+from leasehold.errors import LeaseholdError
 
 if TYPE_CHECKING:
     from leasehold.stores.sqlite.store import SqliteStore
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 WATCHER_LIFE_NS = 15 * SECOND
 REFRESH_NS = 5 * SECOND
 TIMEOUT = 5.0
+DEREGISTER_TIMEOUT = 0.2
 
 
 class SqliteSubscription:
@@ -46,8 +49,15 @@ class SqliteSubscription:
         return news
 
     def close(self) -> None:
-        """Stop listening."""
+        """Stop listening; events needn't be written down any longer for us."""
         self._mailbox.close()
+        if self._prefix is not None:
+            with contextlib.suppress(LeaseholdError):
+                self._store._write(self._deregister, DEREGISTER_TIMEOUT)  # noqa: SLF001 - the store's other half
+
+    def _deregister(self, table: SqliteTable, _now: int) -> None:
+        table.db.execute("DELETE FROM watchers WHERE address = ?", (self.address,))
+        table.db.execute("UPDATE meta SET watched_until_ns = (SELECT ifnull(max(until_ns), 0) FROM watchers)")
 
     def _notice(self, message: bytes) -> Notice | None:
         try:
@@ -60,7 +70,7 @@ class SqliteSubscription:
         """Read on in the log and, now and then, say that we still watch. None: the log has a gap for us."""
         clock = self._store._clock  # noqa: SLF001 - the store's other half
         if not first and clock.now() < self._refresh_at:
-            return self._store._read(lambda table, now: self._events(table, now), TIMEOUT)  # noqa: SLF001
+            return self._store._read(self._events, TIMEOUT)  # noqa: SLF001
         self._refresh_at = clock.now() + REFRESH_NS
 
         def refresh(table: SqliteTable, now: int) -> list[Event] | None:

@@ -87,7 +87,9 @@ class SqliteTable:
         watchers = [row[0] for row in self.db.execute(query, (self.namespace, now))]
         if watchers:
             rows = [(self.namespace, str(e.kind), *e[1:]) for e in self.events]
-            insert = "INSERT INTO events (namespace, kind, resource, token, holder, at_us, ttl_ns) VALUES (?,?,?,?,?,?,?)"
+            insert = (
+                "INSERT INTO events (namespace, kind, resource, token, holder, at_us, ttl_ns) VALUES (?,?,?,?,?,?,?)"
+            )
             self.db.executemany(insert, rows)
             last = self.db.execute("SELECT max(seq) FROM events").fetchone()[0]
             if last % 256 == 0 or len(rows) > 256:

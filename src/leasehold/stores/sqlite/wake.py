@@ -89,10 +89,7 @@ class Mailbox:
             poll.poll(max(0.0, timeout) * 1000)
             return self._drain()
         finally:
-            with self._lock:
-                self._reading = False
-                if self._closed:
-                    self._free()
+            self._stop_reading()
 
     def close(self) -> None:
         """Stop listening; a ``get`` in another thread returns."""
@@ -105,6 +102,12 @@ class Mailbox:
             if self._reading:
                 os.write(self._ring, b"x")  # the reader frees it: a descriptor closed under a poll may be reused
             else:
+                self._free()
+
+    def _stop_reading(self) -> None:
+        with self._lock:
+            self._reading = False
+            if self._closed:
                 self._free()
 
     def _drain(self) -> list[bytes]:

@@ -1,0 +1,39 @@
+#compdef leasehold
+# zsh completion for leasehold. Keep it as _leasehold in a folder of $fpath, or load it with:
+#   source <(leasehold completion zsh)
+
+__leasehold_resources() {
+  local -a names url
+  (( ${+opt_args[--url]} )) && url=(--url "${opt_args[--url]}")
+  names=("${(@f)$(command leasehold $url ls --names 2>/dev/null)}")
+  compadd -- ${names:#}
+}
+
+_leasehold() {
+  local curcontext="$curcontext" state line
+  local -A opt_args
+  _arguments -C \
+    @FLAGS@ \
+    '1:subcommand:->noun' \
+    '*::argument:->rest'
+  case $state in
+    noun)
+      local -a nouns
+      nouns=(
+@NOUNS@
+      )
+      _describe subcommand nouns
+      ;;
+    rest)
+      case $line[1] in
+@CASES@
+      esac
+      ;;
+  esac
+}
+
+if [[ $zsh_eval_context[-1] == loadautofunc ]]; then
+  _leasehold "$@"
+else
+  compdef _leasehold leasehold
+fi

@@ -1,0 +1,132 @@
+"""The entry point: finds the subcommand, and turns whatever goes wrong into one line and an exit code."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from leasehold.cli import codes
+from leasehold.cli.parser import UsageError, make_parser, split
+from leasehold.cli.screen import plain
+from leasehold.errors import ConfigError, InvalidResource, LeaseHeld, LeaseholdError, LeaseLost, StoreUnavailable
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    _prepare_output()
+    try:
+        code = _dispatch(list(sys.argv[1:] if argv is None else argv))
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        if sys.stderr.isatty():
+            sys.stderr.write("\n")  # after the terminal's ^C
+        return codes.SIGNAL + 2
+    except BrokenPipeError:
+        # Whoever read us has seen enough. Python would complain when it flushes at the end, so give it nothing to flush.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return codes.SIGNAL + 13
+    except UsageError as error:
+        return _complain(error.text, error.hint, codes.USAGE)
+    except LeaseholdError as error:
+        return _explain(error)
+    except Exception as error:
+        if os.environ.get("LEASEHOLD_DEBUG"):
+            raise
+        what = f"internal error: {type(error).__name__}: {error}"
+        return _complain(what, "LEASEHOLD_DEBUG=1 shows where; please report it", codes.INTERNAL)
+    return code
+
+
+def _dispatch(argv: list[str]) -> int:
+    head, command = split(argv)
+    args, unknown = make_parser().parse_known_args(head)
+    if unknown:
+        where = "; what to run goes after --" if args.noun == "run" and command is None else ""
+        raise UsageError(f"leasehold {args.noun}", f"too much: {' '.join(unknown)}{where}")
+    # Each is imported when it is asked for: completion calls `ls` at every key, and should not wait for the others.
+    match args.noun:
+        case "run":
+            from leasehold.cli import run  # noqa: PLC0415
+
+            return run.run(args, _checked(command))
+        case "stores":
+            from leasehold.cli import stores  # noqa: PLC0415
+
+            return stores.stores(args)
+        case "completion":
+            from leasehold.cli import completion  # noqa: PLC0415
+
+            return completion.completion(args)
+        case "demo":
+            from importlib import import_module  # noqa: PLC0415
+
+            return int(import_module("leasehold.cli.demo").run())
+        case _:
+            return _look(args)
+
+
+def _look(args: argparse.Namespace) -> int:
+    from leasehold.cli import revoke, show, watch  # noqa: PLC0415
+
+    nouns = {"ls": show.ls, "show": show.show, "watch": watch.watch, "revoke": revoke.revoke}
+    return nouns[args.noun](args)
+
+
+def _checked(command: list[str] | None) -> list[str]:
+    if not command:
+        raise UsageError("leasehold run", "what to run is missing: put it after --, as in: leasehold run x -- make")
+    return command
+
+
+def _explain(error: LeaseholdError) -> int:
+    match error:
+        case InvalidResource():
+            return _complain(str(error), "give another name", codes.USAGE)
+        case ConfigError():
+            return _complain(str(error), "", codes.CONFIG)
+        case StoreUnavailable():
+            return _complain(
+                str(error), "check the store, or name another with --url or LEASEHOLD_URL", codes.UNAVAILABLE
+            )
+        case LeaseHeld():
+            return _complain(str(error), "wait longer with --wait, or ask: leasehold show", codes.NOT_ACQUIRED)
+        case LeaseLost():
+            return _complain(str(error), "", codes.LOST)
+        case _:
+            return _complain(str(error), "", codes.INTERNAL)
+
+
+def _complain(what: str, hint: str, code: int) -> int:
+    text = f"leasehold: {what} ({hint})" if hint else f"leasehold: {what}"
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.write(plain(text) + "\n")
+        sys.stderr.flush()
+    return code
+
+
+def _prepare_output() -> None:
+    """Make sure that no name can break the output, and that what the library logs is one line without a traceback."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # closed, as with >&-
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - for as long as we live
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    log = logging.getLogger("leasehold")
+    if not log.handlers:
+        log.addHandler(_OneLine())
+        log.propagate = False
+
+
+class _OneLine(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        reason = f": {type(error).__name__}: {error}" if error is not None else ""
+        _complain(record.getMessage() + reason, "", 0)

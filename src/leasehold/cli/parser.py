@@ -1,0 +1,147 @@
+"""What can be typed."""
+
+from __future__ import annotations
+
+import argparse
+from typing import NoReturn
+
+from leasehold.cli.codes import RUN_EPILOG
+from leasehold.cli.durations import duration, some_words, words
+
+RESOURCE = "RESOURCE"
+PREFIX = "PREFIX"
+SHELLS = ("bash", "zsh", "fish")
+RUN_USAGE = (
+    "leasehold run RESOURCE [--ttl 30s] [--wait SECONDS | -n] [--on-lost stop|kill|warn]\n"
+    "                     [--grace 5s] [--holder NAME] [--json] [--url URL] -- COMMAND..."
+)
+
+
+class UsageError(Exception):
+    """The command line can't be understood."""
+
+    def __init__(self, program: str, message: str) -> None:
+        super().__init__(message)
+        noun = program.partition(" ")[2]
+        self.text = f"{noun}: {message}" if noun else message
+        self.hint = f"see: {program} --help"
+
+
+class Parser(argparse.ArgumentParser):
+    """Raises instead of printing a screenful."""
+
+    def error(self, message: str) -> NoReturn:
+        """Refuse what was typed."""
+        raise UsageError(self.prog, message)
+
+
+def make_parser() -> Parser:
+    """Return the whole command line, but for COMMAND, which ``split`` has taken off."""
+    from leasehold import __version__  # noqa: PLC0415 - the package is loaded already, and mypy sees no cycle
+
+    parser = Parser(
+        prog="leasehold",
+        description="Leases: exclusive ownership of a named resource, for a limited time, with a fencing token.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"leasehold {__version__}")
+    _add_url(parser, default=None)
+    nouns = parser.add_subparsers(dest="noun", metavar="SUBCOMMAND", required=True, parser_class=Parser)
+    _add_run(nouns)
+    ls = _add(nouns, "ls", "list the leases that are held")
+    ls.add_argument(
+        "prefix", metavar=PREFIX, nargs="?", default="", type=words, help="only resources that start with it"
+    )
+    how = _add_json(ls).add_mutually_exclusive_group()
+    how.add_argument("--names", action="store_true", help="print the resources' names and nothing else")
+    show = _add(nouns, "show", "show who holds a resource, and who waits for it; exit code 1: nobody holds it")
+    show.add_argument("resource", metavar=RESOURCE, type=words)
+    _add_json(show)
+    watch = _add(nouns, "watch", "print what happens to leases, as it happens")
+    watch.add_argument(
+        "prefix", metavar=PREFIX, nargs="?", default="", type=words, help="only resources that start with it"
+    )
+    _add_json(watch)
+    revoke = _add(nouns, "revoke", "end somebody's lease at the expiry already promised; exit code 1: nobody holds it")
+    revoke.add_argument("resource", metavar=RESOURCE, type=words)
+    revoke.add_argument(
+        "--force", action="store_true", help="end it now: until the holder hears of it, only its token keeps it out"
+    )
+    _add_json(revoke)
+    _add_json(_add(nouns, "stores", "show what each store guarantees", url=False))
+    completion = _add(nouns, "completion", "print a completion script for a shell", url=False)
+    completion.add_argument("shell", choices=SHELLS)
+    _add(nouns, "demo", "watch three workers contend for one job (about 20 s)", url=False)
+    return parser
+
+
+def split(argv: list[str]) -> tuple[list[str], list[str] | None]:
+    """Take COMMAND off: all that follows the first ``--`` of ``run``. None: there is no ``--``."""
+    words_before = argv[: argv.index("--")] if "--" in argv else argv
+    noun, skip = None, False
+    for word in words_before:
+        if skip or word.startswith("-"):
+            skip = word == "--url" and not skip
+            continue
+        noun = word
+        break
+    if noun != "run" or "--" not in argv:
+        return argv, None
+    return words_before, argv[len(words_before) + 1 :]
+
+
+def _add(nouns: argparse._SubParsersAction[Parser], name: str, text: str, *, url: bool = True) -> Parser:
+    parser = nouns.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".", allow_abbrev=False)
+    if url:
+        _add_url(parser, default=argparse.SUPPRESS)
+    return parser
+
+
+def _add_url(parser: Parser, default: str | None) -> None:
+    parser.add_argument(
+        "--url",
+        type=some_words,
+        default=default,
+        help="the store (default: LEASEHOLD_URL, else a SQLite file in your state folder)",
+    )
+
+
+def _add_json(parser: Parser) -> Parser:
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    return parser
+
+
+def _add_run(nouns: argparse._SubParsersAction[Parser]) -> None:
+    run = nouns.add_parser(
+        "run",
+        help="run a command while holding a lease",
+        usage=RUN_USAGE,
+        description="Wait for the lease and run COMMAND while it is held, with LEASEHOLD_RESOURCE, LEASEHOLD_TOKEN,\n"
+        "LEASEHOLD_HOLDER and LEASEHOLD_URL set.",
+        epilog=RUN_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    run.add_argument("resource", metavar=RESOURCE, type=words)
+    run.add_argument(
+        "--ttl", type=duration, default=30.0, metavar="TIME", help="how long others wait if we vanish (30s)"
+    )
+    waiting = run.add_mutually_exclusive_group()
+    waiting.add_argument("--wait", type=duration, metavar="TIME", help="wait for at most so long (default: for ever)")
+    waiting.add_argument("-n", "--no-wait", action="store_true", help="don't wait at all")
+    run.add_argument(
+        "--on-lost",
+        choices=("stop", "kill", "warn"),
+        default="stop",
+        help="when the lease is lost: SIGTERM and then SIGKILL (stop), SIGKILL (kill), only say so (warn)",
+    )
+    run.add_argument(
+        "--grace",
+        type=duration,
+        default=5.0,
+        metavar="TIME",
+        help="from SIGTERM to SIGKILL (5s; at most a third of the lease's safe time)",
+    )
+    run.add_argument("--holder", type=some_words, metavar="NAME", help="who holds it, for people to read (host:pid)")
+    run.add_argument("--json", action="store_true", help="print events as JSON lines on stderr")
+    _add_url(run, default=argparse.SUPPRESS)

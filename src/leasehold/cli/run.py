@@ -1,0 +1,118 @@
+"""``leasehold run``: a command that runs only while a lease is held. It can't reach what detaches itself."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from leasehold.cli import codes
+from leasehold.cli.command import Command
+from leasehold.cli.foreground import Foreground
+from leasehold.cli.guardian import Guardian
+from leasehold.cli.report import Report
+from leasehold.cli.signals import Bell, Interrupted, WhileWaiting
+from leasehold.cli.supervisor import Supervisor
+from leasehold.client.sync import Client
+from leasehold.core.clock import SECOND
+from leasehold.core.lease import check_resource
+from leasehold.errors import LeaseHeld, LeaseholdError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from leasehold.client.sync import Lease
+
+
+def run(args: argparse.Namespace, words: list[str]) -> int:
+    """Wait for the lease, run COMMAND, release; return the exit code."""
+    check_resource(args.resource)
+    report = Report(args.resource, as_json=args.json)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Both processes are forked before there is a thread or an open store: forking later would copy locks and connections.
+    command = Command(words)
+    guardian = Guardian(command.pid, gentle=args.on_lost != "kill", enforce=args.on_lost != "warn")
+    try:
+        with Client(args.url, holder=args.holder) as client:
+            with WhileWaiting() as waiting:
+                lease = _acquire(client, args, report)
+            report.acquired(lease.token, lease.holder)
+            try:
+                return _hold(client, lease, command, guardian, report=report, args=args, waiting=waiting)
+            finally:
+                command.dismiss()  # before the lease goes, whatever went wrong
+                _release(lease, report)
+    except Interrupted as interrupted:
+        return codes.SIGNAL + interrupted.signum
+    finally:
+        command.dismiss()
+        guardian.dismiss()
+
+
+def _acquire(client: Client, args: argparse.Namespace, report: Report) -> Lease:
+    wait = 0.0 if args.no_wait else args.wait
+    if wait == 0:
+        return client.acquire(args.resource, args.ttl, 0)
+    try:
+        return client.acquire(args.resource, args.ttl, 0)
+    except LeaseHeld as held:
+        report.waiting(held)
+    return client.acquire(args.resource, args.ttl, wait)
+
+
+def _hold(
+    client: Client,
+    lease: Lease,
+    command: Command,
+    guardian: Guardian,
+    *,
+    report: Report,
+    args: argparse.Namespace,
+    waiting: WhileWaiting,
+) -> int:
+    """Run COMMAND under the lease."""
+    bell = Bell()
+    if waiting.signum is not None:  # it came too late to end the waiting, and must not be lost
+        raise Interrupted(waiting.signum)
+    foreground = Foreground(command.pid)
+    supervisor = Supervisor(
+        lease,
+        command,
+        guardian,
+        foreground=foreground,
+        bell=bell,
+        report=report,
+        grace=args.grace,
+        on_lost=args.on_lost,
+    )
+    lease.check()
+    foreground.give_if_interactive()
+    failure = command.start(
+        {
+            "LEASEHOLD_RESOURCE": lease.resource,
+            "LEASEHOLD_TOKEN": str(lease.token),
+            "LEASEHOLD_HOLDER": lease.holder,
+            "LEASEHOLD_URL": client.url,
+        }
+    )
+    if failure is not None:
+        foreground.take_back()
+        return _cant_execute(command.words[0], failure, report)
+    report.started(command.pid)
+    return supervisor.run()
+
+
+def _cant_execute(name: str, failure: OSError, report: Report) -> int:
+    if isinstance(failure, (FileNotFoundError, NotADirectoryError)):
+        report.warn(f"{name}: not found: check the name and PATH")
+        return codes.NOT_FOUND
+    report.warn(f"{name} can't be executed: {failure.strerror}: check its permissions and format")
+    return codes.NOT_EXECUTABLE
+
+
+def _release(lease: Lease, report: Report) -> None:
+    try:
+        if lease.release():
+            report.released()
+    except LeaseholdError as error:
+        report.not_released(error, lease.timing.ttl_ns / SECOND)

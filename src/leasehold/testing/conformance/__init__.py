@@ -1,0 +1,35 @@
+"""The definition of a store: every case here passes on every store, through both faces.
+
+One module a promise. A defect found anywhere becomes a case here.
+"""
+
+from leasehold.testing.conformance.batches import Batches
+from leasehold.testing.conformance.cancellation import Cancellation
+from leasehold.testing.conformance.ending import Ending
+from leasehold.testing.conformance.exclusion import Exclusion
+from leasehold.testing.conformance.holding import Holding
+from leasehold.testing.conformance.naming import Naming
+from leasehold.testing.conformance.processes import Processes
+from leasehold.testing.conformance.renewing import Renewing
+from leasehold.testing.conformance.tokens import Tokens
+from leasehold.testing.conformance.waiting import Waiting
+from leasehold.testing.conformance.watching import Watching
+
+
+class StoreConformance(
+    Exclusion,
+    Tokens,
+    Renewing,
+    Holding,
+    Ending,
+    Waiting,
+    Watching,
+    Cancellation,
+    Batches,
+    Naming,
+    Processes,
+):
+    """All cases. Set ``harness`` in a subclass whose name starts with ``Test``."""
+
+
+__all__ = ["StoreConformance"]

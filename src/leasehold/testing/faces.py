@@ -1,0 +1,157 @@
+"""The two faces behind one set of plain calls, so that a case is written once and runs through both."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Any, Protocol
+
+from leasehold.client.aio import AsyncClient
+from leasehold.client.sync import Client
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+
+    from leasehold.core.lease import Record
+    from leasehold.core.ops import Event
+    from leasehold.runtime.tenure import Tenure
+    from leasehold.stores.base import Store
+
+PATIENCE = 30.0
+"""Seconds after which a call that should have ended is taken to hang."""
+
+
+class Face(Protocol):
+    """One client, in plain blocking calls."""
+
+    def acquire(self, resource: str, **terms: Any) -> Tenure: ...
+    def try_acquire(self, resource: str, **terms: Any) -> Tenure | None: ...
+    def within(self, resource: str, body: Callable[[Tenure], object], **terms: Any) -> None: ...
+    def release(self, lease: Tenure) -> bool: ...
+    def renew(self, lease: Tenure) -> None: ...
+    def get(self, resource: str) -> Record | None: ...
+    def list(self, prefix: str = "") -> Sequence[Record]: ...
+    def revoke(self, resource: str, *, force: bool = False) -> float | None: ...
+    def watch(self, prefix: str, count: int, ready: threading.Event) -> Sequence[Event]: ...
+    def wait_lost(self, lease: Tenure, seconds: float) -> bool: ...
+    def close(self) -> None: ...
+
+
+class SyncFace:
+    """`Client` as it is."""
+
+    def __init__(self, where: str | Store) -> None:
+        self.client = Client(where)
+        self.get = self.client.get
+        self.list = self.client.list
+        self.revoke = self.client.revoke
+        self.close = self.client.close
+
+    def acquire(self, resource: str, **terms: Any) -> Any:
+        return self.client.acquire(resource, **terms)
+
+    def try_acquire(self, resource: str, **terms: Any) -> Any:
+        return self.client.try_acquire(resource, **terms)
+
+    def within(self, resource: str, body: Callable[[Any], object], **terms: Any) -> None:
+        with self.client.acquire(resource, **terms) as lease:
+            body(lease)
+
+    def release(self, lease: Any) -> bool:
+        return bool(lease.release())
+
+    def renew(self, lease: Any) -> None:
+        lease.renew()
+
+    def watch(self, prefix: str, count: int, ready: threading.Event) -> Sequence[Event]:
+        with self.client.watch(prefix) as stream:
+            ready.set()
+            return [next(stream) for _ in range(count)]
+
+    def wait_lost(self, lease: Any, seconds: float) -> bool:
+        return bool(lease.lost.wait(seconds))
+
+
+class AsyncFace:
+    """`AsyncClient` on an event loop in a thread."""
+
+    def __init__(self, where: str | Store) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, name="conformance-loop", daemon=True)
+        self._thread.start()
+        self.client = AsyncClient(where)
+
+    def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+        try:
+            return future.result(PATIENCE)
+        except TimeoutError:
+            future.cancel()
+            raise
+
+    def acquire(self, resource: str, **terms: Any) -> Any:
+        async def acquire() -> Any:
+            return await self.client.acquire(resource, **terms)
+
+        return self.run(acquire())
+
+    def try_acquire(self, resource: str, **terms: Any) -> Any:
+        return self.run(self.client.try_acquire(resource, **terms))
+
+    def within(self, resource: str, body: Callable[[Any], object], **terms: Any) -> None:
+        async def within() -> None:
+            async with self.client.acquire(resource, **terms) as lease:
+                await asyncio.to_thread(body, lease)
+
+        self.run(within())
+
+    def release(self, lease: Any) -> bool:
+        return bool(self.run(lease.release()))
+
+    def renew(self, lease: Any) -> None:
+        self.run(lease.renew())
+
+    def get(self, resource: str) -> Record | None:
+        found: Record | None = self.run(self.client.get(resource))
+        return found
+
+    def list(self, prefix: str = "") -> Sequence[Record]:
+        return [*self.run(self.client.list(prefix))]
+
+    def revoke(self, resource: str, *, force: bool = False) -> float | None:
+        free_in: float | None = self.run(self.client.revoke(resource, force=force))
+        return free_in
+
+    def watch(self, prefix: str, count: int, ready: threading.Event) -> Sequence[Event]:
+        async def watch() -> Sequence[Event]:
+            events = []
+            async with self.client.watch(prefix) as stream:
+                ready.set()
+                async for event in stream:
+                    events.append(event)
+                    if len(events) == count:
+                        break
+            return events
+
+        return [*self.run(watch())]
+
+    def wait_lost(self, lease: Any, seconds: float) -> bool:
+        async def wait() -> bool:
+            try:
+                async with asyncio.timeout(seconds):
+                    await lease.lost.wait()
+            except TimeoutError:
+                return False
+            return True
+
+        return bool(self.run(wait()))
+
+    def close(self) -> None:
+        self.run(self.client.close())
+        self.run(self.loop.shutdown_default_executor())
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(PATIENCE)
+        self.loop.close()
+
+
+FACES: dict[str, Callable[[str | Store], Face]] = {"sync": SyncFace, "async": AsyncFace}

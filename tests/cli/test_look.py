@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+from typing import TYPE_CHECKING
+
+from processes import events, finish, until
+
+if TYPE_CHECKING:
+    import subprocess
+
+    from processes import Cli
+
+
+def test_ls_lists_what_is_held(cli: Cli) -> None:
+    with cli.client(holder="me") as client, client.acquire("a/1") as lease, client.acquire("b/2", metadata={"k": "v"}):
+        plain = cli("ls")
+        assert plain.stdout.startswith(f"a/1\tme\t{lease.token}\t")
+        assert "\033" not in plain.stdout
+        assert cli("ls", "--names", "b").stdout == "b/2\n"
+        records = json.loads(cli("ls", "--json").stdout)
+        assert [record["resource"] for record in records] == ["a/1", "b/2"]
+        assert records[1]["metadata"] == {"k": "v"}
+        assert lease.id not in json.dumps(records)
+    assert cli("ls").stdout == ""
+    assert json.loads(cli("ls", "--json").stdout) == []
+
+
+def test_the_url_may_stand_before_or_after_the_subcommand(cli: Cli) -> None:
+    with cli.client() as client, client.acquire("x"):
+        nowhere = {"LEASEHOLD_URL": "nowhere://"}
+        assert cli("--url", cli.url, "ls", "--names", env=nowhere).stdout == "x\n"
+        assert cli("ls", "--names", "--url", cli.url, env=nowhere).stdout == "x\n"
+        assert cli("ls", env=nowhere).returncode == 78
+
+
+def test_show_tells_who_holds_and_who_waits(cli: Cli) -> None:
+    with cli.client(holder="me") as client, client.acquire("x") as lease:
+        waiter = cli.start("run", "x", "--holder", "next", "--", "true")
+        until(lambda: (record := client.get("x")) and record.queue, "somebody waits")
+        found = json.loads(cli("show", "x", "--json").stdout)
+        assert (found["held"], found["holder"], found["token"]) == (True, "me", lease.token)
+        assert [w["holder"] for w in found["queue"]] == ["next"]
+        text = cli("show", "x").stdout
+        assert "holder\tme\n" in text
+        assert "waiting 1\tnext" in text
+        waiter.send_signal(signal.SIGTERM)
+        finish(waiter)
+    done = cli("show", "x")
+    assert (done.returncode, done.stdout) == (1, "x is free\n")
+    assert json.loads(cli("show", "x", "--json").stdout) == {"resource": "x", "held": False}
+
+
+def test_revoke_says_when_it_is_free(cli: Cli) -> None:
+    with cli.client() as client:
+        client.acquire("x", ttl=20)
+        answer = json.loads(cli("revoke", "x", "--json").stdout)
+        assert 0 < answer["free_in"] <= 20
+        assert cli("ls").stdout.endswith("revoked\n")
+        assert "free now" in cli("revoke", "--force", "x").stdout
+        assert client.get("x") is None
+        done = cli("revoke", "x")
+        assert done.returncode == 1
+        assert done.stderr.startswith("leasehold: nobody holds x")
+
+
+def test_watch_prints_events_as_they_happen(cli: Cli) -> None:
+    process = cli.start("watch", "--json", "a/")
+    with cli.client(holder="me") as client:
+        lines = [_first_event(cli, process)]
+        with client.acquire("b/1"), client.acquire("a/1") as lease:
+            pass
+        assert process.stdout
+        lines += [process.stdout.readline(), process.stdout.readline()]
+    told = [event for event in events("".join(lines)) if event["resource"] == "a/1"]
+    assert [(e["event"], e["token"], e["holder"]) for e in told] == [
+        ("granted", lease.token, "me"),
+        ("released", lease.token, "me"),
+    ]
+    process.send_signal(signal.SIGINT)
+    assert finish(process) == (130, "", "")
+
+
+def _first_event(cli: Cli, process: subprocess.Popen[str]) -> str:
+    """Wait until the watcher listens: it tells of leases that begin after it does, so try until one is told."""
+    stream = process.stdout
+    assert stream
+    with cli.client() as client:
+
+        def told() -> bool:
+            client.acquire("a/0", ttl=60)
+            client.revoke("a/0", force=True)
+            return bool(select.select([stream], [], [], 0.05)[0])
+
+        until(told, "the watcher listens")
+        client.acquire("a/end").release()
+    line = ""
+    while '"a/end"' not in line or "released" not in line:
+        line = stream.readline()
+    return line
+
+
+def test_a_closed_pipe_ends_watch_quietly_even_when_nothing_happens(cli: Cli) -> None:
+    process = cli.start("watch", "--json", "a/")
+    _first_event(cli, process)
+    assert process.stdout
+    process.stdout.close()
+    process.stdout = None
+    code, _, err = finish(process)
+    assert code == 141
+    assert err == ""
+
+
+def test_a_closed_pipe_ends_ls_quietly(cli: Cli) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    with cli.client() as client, client.acquire("x"):
+        process = cli.start("ls", stdout=write)
+        os.close(write)
+        code, _, err = finish(process)
+    assert (code, err) == (141, "")
+
+
+def test_stores_prints_the_guarantees(cli: Cli) -> None:
+    stores = {store["store"]: store for store in json.loads(cli("stores", "--json").stdout)}
+    assert {"memory", "sqlite"} <= set(stores)
+    assert "durable" in stores["sqlite"]["capabilities"]
+    assert "sqlite\tnot promised\t" in cli("stores").stdout
+
+
+def test_names_cannot_move_the_cursor(cli: Cli) -> None:
+    with cli.client() as client, client.acquire("x\u202ey", metadata={"k": "\033[2J"}):
+        assert "x\\u202ey" in cli("ls").stdout
+        assert "\033" not in cli("show", "x\u202ey").stdout

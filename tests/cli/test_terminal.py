@@ -1,0 +1,116 @@
+"""On a terminal of its own: colours, tables, and who has the keyboard."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+from processes import BOUND, until
+
+if TYPE_CHECKING:
+    from processes import Cli
+
+SPAWN = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])) % 256)"
+WHO = "read a b c d group e f terminal g < /proc/self/stat; echo who $group $terminal"
+"""Prints the shell's process group, and the one that has the terminal."""
+
+
+def on_terminal(cli: Cli, *words: str, **environment: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", SPAWN, *words]
+    process = subprocess.Popen(
+        command,
+        env={**cli.environment, "TERM": "xterm", **environment},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        bufsize=1,
+        text=True,
+    )
+    return cli.bound(process)
+
+
+def leasehold(cli: Cli, *words: str, **environment: str) -> subprocess.Popen[str]:
+    return on_terminal(cli, sys.executable, "-m", "leasehold", *words, **environment)
+
+
+def type_in(process: subprocess.Popen[str], text: str) -> None:
+    assert process.stdin
+    process.stdin.write(text)
+    process.stdin.flush()
+
+
+def read_until(process: subprocess.Popen[str], word: str) -> str:
+    assert process.stdout
+    seen = ""
+    while word not in seen:
+        line = process.stdout.readline()
+        assert line, f"{word!r} never came: {seen!r}"
+        seen += line
+    return seen
+
+
+def test_tables_have_a_head_and_colours(cli: Cli) -> None:
+    with cli.client() as client, client.acquire("a/1"):
+        for words in (["ls"], ["show", "a/1"], ["stores"]):
+            out, _ = leasehold(cli, *words).communicate(timeout=BOUND)
+            assert "\033[" in out
+            out, _ = leasehold(cli, *words, NO_COLOR="1").communicate(timeout=BOUND)
+            assert "\033" not in out
+        assert "RESOURCE  HOLDER" in leasehold(cli, "ls").communicate(timeout=BOUND)[0]
+    assert "nothing is held" in leasehold(cli, "ls").communicate(timeout=BOUND)[0]
+
+
+def test_the_command_has_the_terminal_and_ctrl_c_reaches_it(cli: Cli) -> None:
+    process = leasehold(cli, "run", "x", "--", "sh", "-c", f"{WHO}; exec sleep 60")
+    _, group, terminal = read_until(process, "who").split()
+    assert group == terminal
+    type_in(process, "\x03")
+    process.communicate(timeout=BOUND)
+    assert process.returncode == 130
+
+
+def test_a_shell_gets_the_terminal_back_and_can_stop_and_continue_us(cli: Cli) -> None:
+    shell = on_terminal(cli, "bash", "--norc", "--noediting", "-i", PS1="$ ")
+    run = f"{sys.executable} -m leasehold run x -- "
+    type_in(shell, f"{run} sh -c '{WHO}'; {WHO}; echo rc=$?\n")
+    words = read_until(shell, "rc=0").split()
+    groups = [words[at + 1 : at + 3] for at, word in enumerate(words) if word == "who" and words[at + 1].isdigit()]
+    assert len(groups) == 2
+    assert all(group == terminal for group, terminal in groups)
+    assert groups[0] != groups[1]
+    type_in(shell, f"{run} sh -c 'echo start''ed; read line; echo got $line; exit 5'\n")
+    read_until(shell, "started")
+    type_in(shell, "\x1a")
+    read_until(shell, "Stopped")
+    type_in(shell, "fg\n")
+    with cli.client() as client:
+        until(lambda: client.get("x"), "it is held")
+    type_in(shell, "words\n")
+    read_until(shell, "got words")
+    type_in(shell, "echo code=$?\n")
+    read_until(shell, "code=5")
+    type_in(shell, "exit\n")
+    shell.communicate(timeout=BOUND)
+
+
+def test_a_neighbour_in_the_pipe_keeps_the_terminal(cli: Cli) -> None:
+    shell = on_terminal(cli, "bash", "--norc", "--noediting", "-i", PS1="$ ")
+    type_in(shell, f"{sys.executable} -m leasehold run x -- echo pip''ed | (cat; read key < /dev/tty; echo key $key)\n")
+    read_until(shell, "piped")
+    type_in(shell, "pressed\n")
+    read_until(shell, "key pressed")
+    type_in(shell, "exit\n")
+    shell.communicate(timeout=BOUND)
+
+
+def test_a_command_that_asks_for_the_terminal_gets_it(cli: Cli) -> None:
+    shell = on_terminal(cli, "bash", "--norc", "--noediting", "-i", PS1="$ ")
+    ask = "sh -c 'echo ask''ing; read key < /dev/tty; echo key $key'"
+    type_in(shell, f"echo in | {sys.executable} -m leasehold run x -- {ask}\n")
+    read_until(shell, "asking")
+    type_in(shell, "pressed\n")
+    read_until(shell, "key pressed")
+    type_in(shell, "exit\n")
+    shell.communicate(timeout=BOUND)

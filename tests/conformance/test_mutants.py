@@ -1,0 +1,149 @@
+"""The suite must fail on stores and holders that are wrong in the ways that matter; a suite that can't fail shows nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+MUTANTS = {
+    "deadline of a grant counted from the reply": (
+        "core/claim.py",
+        "deadline = sent_ns + self.timing.safe_time(outcome.ttl_ns)",
+        "deadline = now + self.timing.safe_time(outcome.ttl_ns)",
+        "deadline_counts or slower_than or outlives",
+    ),
+    "deadline of a renewal counted from the reply": (
+        "runtime/tenure.py",
+        "deadline = sent_ns + self._timing.safe_time(outcome.ttl_ns)",
+        "deadline = now + self._timing.safe_time(outcome.ttl_ns)",
+        "deadline_counts or outlives",
+    ),
+    "renewal without owner check": (
+        "core/rules.py",
+        "    if entry.lease_id != op.lease_id:\n        if entry.token == op.token",
+        "    if entry.lease_id is None:\n        if entry.token == op.token",
+        "only_by_the_owner or whole_turn",
+    ),
+    "renewal after expiry": (
+        "core/rules.py",
+        "    if now >= expiry and not _in_grace(entry, expiry, now):",
+        "    if False:",
+        "after_expiry",
+    ),
+    "token reset when the record is collected": (
+        "stores/memory.py",
+        "            self.floor = max(self.floor, entry.token)\n",
+        "",
+        "Tokens or over_",
+    ),
+    "token reset when the record is collected, SQLite": (
+        "stores/sqlite/table.py",
+        'self.db.execute("UPDATE meta SET floor = max(floor, ?)", (self.floor,))',
+        "pass",
+        "over_",
+    ),
+    "token by the wall clock alone": (
+        "core/rules.py",
+        "    token = max(token, table.wall_us)",
+        "    token = table.wall_us",
+        "over_ or above_",
+    ),
+    "body of a thread entered without the lease": (
+        "client/sync.py",
+        "            if isinstance(decision, GiveUp):\n                raise decision.error",
+        "            if isinstance(decision, GiveUp):\n"
+        "                return Lease(engine, claim.op, terms.timing, token=0, sent_ns=sent, deadline_ns=sent + 10**10,"
+        " owner=None, max_hold_ns=None, stall_after_ns=None)",
+        "never_entered",
+    ),
+    "body of a task entered without the lease": (
+        "client/aio.py",
+        "        except LeaseHeld:\n            return None",
+        "        except ZeroDivisionError:\n            return None",
+        "refused_with_who",
+    ),
+    "barging": (
+        "core/rules.py",
+        "        if reservation is not None and not _is_for(reservation, op):",
+        "        if False:",
+        "barges or order_of_arrival",
+    ),
+    "no tombstone for an abandoned acquire": (
+        "core/rules.py",
+        "        entry.waiting.tombstones[op.lease_id] = now + TOMBSTONE_NS\n        _tidy",
+        "        _tidy",
+        "abandoned_id",
+    ),
+    "release without owner check": (
+        "core/rules.py",
+        "    if entry.lease_id == op.lease_id and now < expiry:\n        free_at",
+        "    if entry.lease_id is not None and now < expiry:\n        free_at",
+        "old_release or mixed_operations",
+    ),
+    "acquire that is not idempotent": (
+        "core/rules.py",
+        "            if entry.lease_id == op.lease_id:\n                return Granted(entry.token, expiry - now)\n",
+        "",
+        "that_is_repeated or own_grant",
+    ),
+    "an async body that is not cancelled": (
+        "client/aio.py",
+        "            self._body.cancel()",
+        "            pass",
+        "body_is_cancelled",
+    ),
+    "the loss of a thread's lease swallowed": (
+        "client/sync.py",
+        "        if exc_type is None and loss is not None and loss is not Loss.RELEASED:",
+        "        if False:",
+        "lost_lease_comes_out",
+    ),
+    "a cancelled waiter that stays in the queue": (
+        "client/terms.py",
+        "    if claim.in_doubt or claim.queued:",
+        "    if False:",
+        "leaves_the_queue or hangs or silent",
+    ),
+    "the parent's leases kept by a forked child": (
+        "runtime/engine.py",
+        "            tenure._fork()",
+        "            pass",
+        "forked",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_the_suite_catches(name: str, tmp_path: Path) -> None:
+    path, right, wrong, cases = MUTANTS[name]
+    source = tmp_path / "src"
+    shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
+    mutated = source / "leasehold" / path
+    text = mutated.read_text()
+    assert text.count(right) == 1, "the mutant no longer fits the code: mend it"
+    mutated.write_text(text.replace(right, wrong))
+    suites = [str(ROOT / "tests/conformance/test_memory.py"), str(ROOT / "tests/conformance/test_sqlite.py")]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-x",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "--timeout=30",
+        "-k",
+        cases,
+        *suites,
+    ]
+    environment = {**os.environ, "PYTHONPATH": str(source)}
+    run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=110, check=False)
+    assert run.returncode == 1, f"not caught:\n{run.stdout[-2000:]}{run.stderr[-2000:]}"
+    assert "1 failed" in run.stdout

@@ -1,0 +1,173 @@
+"""When to renew: the heap, and the arithmetic of the strategies."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from leasehold.core.clock import MILLISECOND, SECOND
+from leasehold.core.schedule import JITTER, Latency, Schedule, attempt_timeout, interval, renew_at, retry_at
+from leasehold.core.timing import MAX_TTL_NS, MIN_TTL_NS, Renewal, Timing
+
+keys = st.integers(0, 9)
+dues = st.integers(0, 50)
+ttls = st.integers(MIN_TTL_NS, MAX_TTL_NS)
+renewals = st.sampled_from(list(Renewal))
+jitters = st.floats(0, 1)
+
+
+class ScheduleMachine(RuleBasedStateMachine):
+    """The heap against a dictionary."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.schedule: Schedule[int] = Schedule()
+        self.model: dict[int, int] = {}
+
+    @rule(key=keys, due=dues)
+    def set(self, key: int, due: int) -> None:
+        self.schedule.set(key, due)
+        self.model[key] = due
+
+    @rule(key=keys, times=st.integers(50, 200))
+    def move_often(self, key: int, times: int) -> None:
+        for due in range(times):
+            self.schedule.set(key, due)
+        self.model[key] = times - 1
+
+    @rule(key=keys)
+    def remove(self, key: int) -> None:
+        self.schedule.remove(key)
+        self.model.pop(key, None)
+
+    @rule(now=dues)
+    def pop(self, now: int) -> None:
+        popped = self.schedule.pop_due(now)
+        assert [self.model[key] for key in popped] == sorted(due for due in self.model.values() if due <= now)
+        assert len(set(popped)) == len(popped)
+        for key in popped:
+            del self.model[key]
+
+    @invariant()
+    def agrees(self) -> None:
+        assert len(self.schedule) == len(self.model)
+        assert self.schedule.next_due() == min(self.model.values(), default=None)
+        assert all((key in self.schedule) == (key in self.model) for key in range(10))
+        assert len(self.schedule._heap) <= max(64, 4 * len(self.model)) + 10
+
+
+TestSchedule = ScheduleMachine.TestCase
+
+
+def test_equal_times_come_in_the_order_they_were_set_and_keys_are_never_compared() -> None:
+    schedule: Schedule[object] = Schedule()
+    things = [object() for _ in range(5)]
+    for thing in things:
+        schedule.set(thing, 7)
+    assert schedule.pop_due(7) == things
+    assert schedule.pop_due(7) == []
+
+
+# --- strategies ---------------------------------------------------------------------------------------------------
+
+
+def measured(ns: int, samples: int = 20) -> Latency:
+    latency = Latency()
+    for _ in range(samples):
+        latency.add(ns)
+    return latency
+
+
+@given(ttls, renewals, jitters, st.integers(0, 10**12))
+def test_a_renewal_is_due_within_its_interval_and_at_most_a_jitter_early(
+    ttl: int, renewal: Renewal, jitter: float, sent: int
+) -> None:
+    timing = Timing.from_ttl(ttl, renewal=renewal)
+    due = renew_at(timing, sent, Latency(), jitter)
+    assert sent + timing.renew_every_ns * (1 - JITTER) - 1 <= due <= sent + timing.renew_every_ns
+
+
+@pytest.mark.parametrize(("renewal", "part"), [("third", 1 / 3), ("eager", 1 / 2), ("lazy", 9 / 10), ("dhcp", 1 / 2)])
+def test_the_fixed_strategies_don_t_mind_the_latency(renewal: str, part: float) -> None:
+    timing = Timing.from_ttl(30 * SECOND, renewal=renewal)
+    assert interval(timing, measured(SECOND)) == pytest.approx(timing.safe_ns * part, abs=2)
+
+
+def test_adaptive_starts_as_third_does_until_there_are_measurements() -> None:
+    timing = Timing.from_ttl(30 * SECOND, renewal="adaptive")
+    assert interval(timing, measured(MILLISECOND, 7)) == timing.renew_every_ns
+    assert interval(timing, measured(MILLISECOND, 8)) > timing.renew_every_ns
+
+
+@given(ttls, st.lists(st.integers(1, 10**10), min_size=8, max_size=50))
+def test_adaptive_leaves_room_for_three_slow_attempts_within_its_bounds(ttl: int, latencies: list[int]) -> None:
+    timing = Timing.from_ttl(ttl, renewal="adaptive")
+    latency = Latency()
+    for ns in latencies:
+        latency.add(ns)
+    chosen = interval(timing, latency)
+    assert timing.safe_ns / 6 - 1 <= chosen <= timing.safe_ns * 0.9
+    if chosen > timing.safe_ns / 6:
+        assert chosen + 3 * latency.high_ns < timing.safe_ns
+
+
+def test_adaptive_renews_late_on_a_fast_store_and_early_on_a_slow_one() -> None:
+    timing = Timing.from_ttl(30 * SECOND, renewal="adaptive")
+    assert interval(timing, measured(50_000)) == pytest.approx(timing.safe_ns * 0.9, rel=0.01)
+    assert interval(timing, measured(5 * SECOND)) == pytest.approx(timing.safe_ns / 6, rel=0.01)
+
+
+@given(st.lists(st.integers(1, 10**10), min_size=1, max_size=60))
+def test_the_measured_latency_stays_within_what_was_measured(latencies: list[int]) -> None:
+    latency = Latency()
+    for ns in latencies:
+        latency.add(ns)
+    assert min(latencies) - 1 <= latency.mean_ns <= max(latencies) + 1
+    assert latency.high_ns >= latency.mean_ns
+    assert latency.samples == len(latencies)
+
+
+@given(ttls, renewals, st.integers(0, 10**9), st.integers(1, 50), jitters)
+def test_after_a_failure_at_least_two_more_attempts_fit(
+    ttl: int, renewal: Renewal, into: int, failures: int, jitter: float
+) -> None:
+    timing = Timing.from_ttl(ttl, renewal=renewal)
+    deadline = 10**15
+    now = deadline - timing.safe_ns + into % timing.safe_ns
+    again = retry_at(timing, deadline, now, failures, jitter)
+    assert now <= again
+    if deadline - now > 100:
+        assert again < deadline
+        timeout = attempt_timeout(timing, deadline, again)
+        assert again + 2 * timeout < deadline
+
+
+def test_dhcp_tries_again_at_half_of_what_is_left_until_t2_and_then_until_the_end() -> None:
+    timing = Timing.from_ttl(80 * SECOND, renewal="dhcp")
+    deadline = timing.safe_ns
+    t1, t2 = deadline // 2, deadline - deadline // 8
+    assert renew_at(timing, 0, Latency(), 0) == t1
+    again = retry_at(timing, deadline, t1, 1, 0)
+    assert again == pytest.approx((t1 + t2) / 2, abs=2)
+    late = retry_at(timing, deadline, t2, 5, 0)
+    assert late == pytest.approx((t2 + deadline) / 2, abs=2)
+
+
+def test_the_others_back_off_from_the_round_trip_but_never_beyond_a_quarter_of_what_is_left() -> None:
+    timing = Timing.from_ttl(30 * SECOND)
+    deadline = timing.safe_ns
+    waits = [retry_at(timing, deadline, 0, n, 0) for n in range(1, 8)]
+    assert waits[0] == timing.round_trip_ns
+    assert waits == sorted(waits)
+    assert max(waits) == deadline // 4
+
+
+@given(ttls, renewals, st.integers(-(10**9), 10**15))
+def test_an_attempt_takes_at_most_the_round_trip_and_a_third_of_what_is_left(
+    ttl: int, renewal: Renewal, left: int
+) -> None:
+    timing = Timing.from_ttl(ttl, renewal=renewal)
+    timeout = attempt_timeout(timing, left, 0)
+    assert 1 <= timeout <= max(1, min(timing.round_trip_ns, left // 3))
