@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from leasehold.core.claim import FIRST_RETRY_NS, LONGEST_RETRY_NS, REFRESH_NS, Claim, GiveUp, Sleep, StartOver, Take
 from leasehold.core.clock import MILLISECOND, SECOND
-from leasehold.core.ops import Acquire, Granted, Held, Loss, Lost, Renewed, Unknown
-from leasehold.core.rules import RESERVATION_NS, WAITER_LIFE_NS
+from leasehold.core.ops import RESERVATION_NS, WAITER_LIFE_NS, Acquire, Granted, Held, Loss, Lost, Renewed, Unknown
 from leasehold.core.timing import Timing
 from leasehold.errors import ConfigError, LeaseHeld, StoreUnavailable
 
@@ -115,3 +114,22 @@ def test_an_answer_to_something_else_is_a_defect() -> None:
     outcome: Any = Renewed(5)
     with pytest.raises(AssertionError, match="no answer to an acquire"):
         claim().after(outcome, 0, 0)
+
+
+def test_a_request_is_in_doubt_until_an_answer_is_there() -> None:
+    asked = claim()
+    assert asked.sending() is asked.op
+    asked.after(GONE, 0, 0)
+    assert asked.in_doubt
+    asked.after(Held("h-B", 7, SECOND, 0), 0, 0)
+    assert (asked.in_doubt, asked.queued) == (False, True)
+    asked.sending()
+    assert asked.in_doubt
+    asked.restart("B")
+    assert (asked.op.lease_id, asked.in_doubt, asked.queued) == ("B", False, False)
+
+
+def test_whoever_does_not_wait_has_no_place_in_the_queue() -> None:
+    asked = claim(queue=False)
+    asked.after(Held("h-B", 7, SECOND, 0), 0, 0)
+    assert not asked.queued

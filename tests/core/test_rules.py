@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import pytest
-from virtual_table import MS, TTL, WALL_US, CopyingTable, SharingTable, World
 
 from leasehold.core import rules
 from leasehold.core.clock import SECOND
 from leasehold.core.lease import TOKEN_LIMIT
-from leasehold.core.ops import EventKind, Granted, Held, Loss, Lost, NotHeld, Released, Renewed, Summons
+from leasehold.core.ops import (
+    RESERVATION_NS,
+    WAITER_LIFE_NS,
+    EventKind,
+    Granted,
+    Held,
+    Loss,
+    Lost,
+    NotHeld,
+    Released,
+    Renewed,
+    Summons,
+)
 from leasehold.errors import ConfigError
+from tests.core.virtual_table import MS, TTL, WALL_US, CopyingTable, SharingTable, World
 
-RESERVED = rules.RESERVATION_NS
+RESERVED = RESERVATION_NS
 
 
 @pytest.fixture(params=[CopyingTable, SharingTable])
@@ -281,7 +293,7 @@ def test_a_turn_that_somebody_was_told_of_stays_that_ones_for_everybody(world: W
 def test_a_waiter_that_never_shows_up_drops_out(world: World) -> None:
     world.grant("r", "H", ttl_ns=60 * SECOND)
     world.queue("r", "dead")
-    world.advance(rules.WAITER_LIFE_NS)
+    world.advance(WAITER_LIFE_NS)
     assert world.queue("r", "A") == Held("h-H", world.table.load("r").token, 54 * SECOND, 0)
     world.release("r", "H")
     assert world.called() == ["A"]
@@ -478,7 +490,7 @@ def test_a_revocation_for_one_token_spares_the_next_lease(world: World) -> None:
 
 
 @pytest.mark.parametrize("force", [True, False])
-def test_there_is_nothing_to_revoke_where_nobody_holds(world: World, force: bool) -> None:
+def test_there_is_nothing_to_revoke_where_nobody_holds(world: World, *, force: bool) -> None:
     assert world.revoke("r", force=force) == NotHeld()
     world.grant("r", "A")
     world.advance(TTL)

@@ -12,12 +12,26 @@ from typing import TYPE_CHECKING
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from virtual_table import MS, CopyingTable, SharingTable, World
 
 from leasehold.core import rules
 from leasehold.core.clock import SECOND
-from leasehold.core.ops import Acquire, Granted, Held, Loss, Lost, NotHeld, Release, Released, Renew, Renewed, Revoke
+from leasehold.core.ops import (
+    RESERVATION_NS,
+    WAITER_LIFE_NS,
+    Acquire,
+    Granted,
+    Held,
+    Loss,
+    Lost,
+    NotHeld,
+    Release,
+    Released,
+    Renew,
+    Renewed,
+    Revoke,
+)
 from leasehold.errors import ConfigError
+from tests.core.virtual_table import MS, CopyingTable, SharingTable, World
 
 if TYPE_CHECKING:
     from leasehold.core.ops import Op, Outcome
@@ -109,7 +123,7 @@ class RulesMachine(RuleBasedStateMachine):
         follow=st.booleans(), stale=st.integers(0, 5),
     )  # fmt: skip
     def acquire(
-        self, name: str, lease_id: str, ttl: int, queue: bool, delay: int, least: int, grace: int, seen: int,
+        self, *, name: str, lease_id: str, ttl: int, queue: bool, delay: int, least: int, grace: int, seen: int,
         parent: str | None, follow: bool, stale: int,
     ) -> None:  # fmt: skip
         above = None if parent is None else (parent, self.notes[parent].highest - (stale == 0))
@@ -145,7 +159,7 @@ class RulesMachine(RuleBasedStateMachine):
             if queue:
                 if note.waiters.get(lease_id, 0) <= now:
                     note.waiters.pop(lease_id, None)  # it had dropped out: back to the end
-                note.waiters[lease_id] = now + rules.WAITER_LIFE_NS
+                note.waiters[lease_id] = now + WAITER_LIFE_NS
                 note.diligent.add(lease_id)
         elif outcome is not None:
             assert isinstance(outcome, Lost)
@@ -163,7 +177,7 @@ class RulesMachine(RuleBasedStateMachine):
             free_since = note.promise.until + note.lock_delay
             assert now >= free_since, "granted within the lock delay"
         live = [w for w, until in note.waiters.items() if until > now and w in note.diligent]
-        if live and not note.handed and free_since <= now < free_since + rules.RESERVATION_NS:
+        if live and not note.handed and free_since <= now < free_since + RESERVATION_NS:
             assert live[0] == lease_id, f"{lease_id} overtook {live[0]}"
 
     @rule(data=st.data(), ttl=ttls)
@@ -194,7 +208,7 @@ class RulesMachine(RuleBasedStateMachine):
                 assert record.remaining_ns == outcome.remaining_ns
 
     @rule(name=resources, lease_id=ids, abandon=st.booleans(), successor=st.none() | st.none() | ids)
-    def release(self, name: str, lease_id: str, abandon: bool, successor: str | None) -> None:
+    def release(self, *, name: str, lease_id: str, abandon: bool, successor: str | None) -> None:
         note, standing = self.notes[name], self.alive(name)
         outcome = self.apply(Release(name, lease_id, successor and "h-" + successor, abandon))
         if isinstance(outcome, Released):
@@ -213,7 +227,7 @@ class RulesMachine(RuleBasedStateMachine):
             note.tombstones[lease_id] = self.now + rules.TOMBSTONE_NS
 
     @rule(name=resources, force=st.booleans(), data=st.data())
-    def revoke(self, name: str, force: bool, data: st.DataObject) -> None:
+    def revoke(self, *, name: str, force: bool, data: st.DataObject) -> None:
         note, standing = self.notes[name], self.alive(name)
         token = data.draw(st.sampled_from([None, note.highest, note.highest - 1]))
         outcome = self.apply(Revoke(name, force, token))

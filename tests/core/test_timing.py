@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from datetime import timedelta
 from fractions import Fraction
 from typing import Any
@@ -117,9 +119,9 @@ def test_the_interval_is_the_strategys_part_of_the_safe_time(renewal: str, part:
     assert abs(timing.renew_every_ns - timing.safe_ns / part) < 2
 
 
-def test_what_is_handed_in_as_safe_time_is_replaced() -> None:
-    timing = Timing(10 * SECOND, SECOND, 0.005, SECOND, 0, safe_ns=10**18)
-    assert timing.safe_ns < 10 * SECOND
+def test_it_can_be_copied_and_pickled() -> None:
+    timing = Timing.from_ttl(10 * SECOND, renewal="lazy", drift=0.1)
+    assert pickle.loads(pickle.dumps(timing)) == copy.copy(timing) == timing
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from virtual_table import MS, TTL, World
 
 from leasehold.core.clock import SECOND
 from leasehold.core.lease import Record
 from leasehold.core.ops import Event, EventKind
 from leasehold.core.watching import Watching
+from tests.core.virtual_table import MS, TTL, World
 
 G, R, V, X = EventKind.GRANTED, EventKind.RELEASED, EventKind.REVOKED, EventKind.EXPIRED
 
@@ -113,48 +113,64 @@ steps = st.lists(
 )
 
 
+def act(world: World, what: str, name: str, serial: int) -> None:
+    """Do one thing to the world that others may hear of."""
+    entry = world.table.load(name)
+    holder = entry.lease_id or "nobody"
+    if what == "acquire":
+        world.acquire(name, f"id{serial}", ttl_ns=SECOND)
+    elif what == "release":
+        world.release(name, holder)
+    elif what == "renew":
+        world.renew(name, holder, entry.token, TTL)
+    elif what == "pass":
+        world.advance(700 * MS)
+    else:
+        world.revoke(name, force=what == "force")
+
+
+def listen(world: World, watching: Watching, *, miss: bool) -> list[Event]:
+    """Take in what was pushed, or miss it and take the state in; return what the watcher tells."""
+    heard: list[Event] = []
+    if miss:
+        records = [r for r in (world.record("x"), world.record("y")) if r is not None]
+        heard += watching.resync(records, world.now, world.table.wall_us)
+    else:
+        for pushed in world.table.events:
+            heard += watching.heard(pushed, world.now)
+        for due in watching.due(world.now):
+            heard += watching.looked(due, world.record(due), world.now, world.table.wall_us)
+    world.table.events.clear()
+    return heard
+
+
+def standing_after(story: list[Event]) -> int | None:
+    """Return the token that is held at the end of one resource's story, which must make sense."""
+    standing, last = None, 0
+    for one in story:
+        if one.kind is G:
+            assert standing is None, "granted before the last one ended"
+            assert one.token > last
+            standing = last = one.token
+        else:
+            assert one.token == standing, "something ended that had not begun"
+            if one.kind is not V or one.ttl_ns == 0:
+                standing = None
+    return standing
+
+
 @given(steps)
 @settings(deadline=None, max_examples=300)
 def test_each_resources_story_makes_sense(story: list[tuple[str, str]]) -> None:
     """Drive the rules, and hear of it late, or miss it and take the state in anew."""
     world, watching = World(), Watching()
     heard: list[Event] = []
-    serial = 0
-    for what, name in story:
-        holder = world.table.load(name).lease_id or "nobody"
-        if what == "acquire":
-            serial += 1
-            world.acquire(name, f"id{serial}", ttl_ns=SECOND)
-        elif what == "release":
-            world.release(name, holder)
-        elif what in ("revoke", "force"):
-            world.revoke(name, force=what == "force")
-        elif what == "renew":
-            world.renew(name, holder, world.table.load(name).token, TTL)
-        elif what == "pass":
-            world.advance(700 * MS)
-        elif what == "miss":
-            world.table.events.clear()
-            records = [r for r in (world.record("x"), world.record("y")) if r is not None]
-            heard += watching.resync(records, world.now, world.table.wall_us)
+    for serial, (what, name) in enumerate(story):
+        if what in ("miss", "hear"):
+            heard += listen(world, watching, miss=what == "miss")
         else:
-            for pushed in world.table.events:
-                heard += watching.heard(pushed, world.now)
-            world.table.events.clear()
-            for due in watching.due(world.now):
-                heard += watching.looked(due, world.record(due), world.now, world.table.wall_us)
+            act(world, what, name, serial)
     for name in ("x", "y"):
-        standing, last = None, 0
-        for one in heard:
-            if one.resource != name:
-                continue
-            if one.kind is G:
-                assert standing is None, "granted before the last one ended"
-                assert one.token > last
-                standing = last = one.token
-            else:
-                assert one.token == standing, "something ended that had not begun"
-                if one.kind is not V or one.ttl_ns == 0:
-                    standing = None
+        standing = standing_after([e for e in heard if e.resource == name])
         if not world.table.events and world.record(name) is not None:
             assert standing is not None, "a lease that everybody was told of is not known"

@@ -158,10 +158,9 @@ def follow(clock: FakeClock, step: Any, both: tuple[Side, Side]) -> None:
 @pytest.mark.parametrize("watched", [False, True], ids=["unwatched", "watched"])
 @settings(max_examples=150, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink))
 @given(story=st.lists(steps, min_size=10, max_size=40))
-def test_sqlite_does_what_memory_does(watched: bool, story: list[Any]) -> None:
+def test_sqlite_does_what_memory_does(*, watched: bool, story: list[Any]) -> None:
     clock = FakeClock()
     with sides(clock, watched=watched) as both:
-        memory, sqlite = both
         for step in story:
             follow(clock, step, both)
             heard = [by_kind(side.news()) for side in both]

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from leasehold.core.timing import Timing
 
 REFRESH_NS = WAITER_LIFE_NS // 3
+STAGGER_NS = 5 * MILLISECOND
+"""How far apart waiters come when the holder's lease ends without a word."""
 FIRST_RETRY_NS = 10 * MILLISECOND
 LONGEST_RETRY_NS = 500 * MILLISECOND
 
@@ -96,7 +98,10 @@ class Claim:
         until = self.wait_until_ns
         if not self.op.queue or (until is not None and now >= until):
             return GiveUp(held_error(self.op.resource, held))
-        turn = now + max(0, held.remaining_ns) + held.position * RESERVATION_NS
+        # The queue may have moved on since it told our place, so we come by the time that the holder's lease ends; a
+        # little apart, or all would come at once. Behind a reservation, each in turn has its time.
+        apart = STAGGER_NS if held.by else RESERVATION_NS
+        turn = now + max(0, held.remaining_ns) + held.position * apart
         soon = min(turn, now + REFRESH_NS)
         return Sleep(soon if until is None else min(soon, until))
 

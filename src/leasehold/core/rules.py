@@ -147,7 +147,7 @@ def _acquire(table: Table, entry: Entry, op: Acquire, now: int) -> Granted | Hel
     if now < free_at:
         return _wait(table, entry, op, now, by=entry.holder, free_at=free_at)
     if waiting is not None:
-        reservation = _settle(waiting, free_at, now, showing=op.lease_id)
+        reservation = _settle(table, entry, waiting, free_at, now, showing=op.lease_id)
         if reservation is not None and not _is_for(reservation, op):
             return _wait(table, entry, op, now, by="", free_at=now)
     return _grant(table, entry, op, now, ended_ns=expiry)
@@ -368,11 +368,14 @@ def _wait(table: Table, entry: Entry, op: Acquire, now: int, *, by: str, free_at
     return Held(by, entry.token, free_at - now, position)
 
 
-def _settle(waiting: Waiting, free_since: int, now: int, *, showing: str) -> Reservation | None:
+def _settle(
+    table: Table, entry: Entry, waiting: Waiting, free_since: int, now: int, *, showing: str
+) -> Reservation | None:
     """Return the reservation in force at ``now`` on a resource that is free since ``free_since``.
 
     Where nobody acted when the resource came free, or when a reservation ran out, this says what would have happened:
-    each waiter in turn had it reserved for `RESERVATION_NS`. The one that shows up now has not missed its turn.
+    each waiter in turn had it reserved for `RESERVATION_NS`. The one that shows up now has not missed its turn; one
+    whose turn it is, and that isn't here, is called.
     """
     reservation = waiting.reservation
     start = free_since
@@ -390,7 +393,7 @@ def _settle(waiting: Waiting, free_since: int, now: int, *, showing: str) -> Res
         if waiter.passed or waiter.expiry_ns <= now:
             continue
         if start + RESERVATION_NS > now:
-            waiting.reservation = Reservation(start + RESERVATION_NS, waiter.lease_id)
+            _reserve(table, entry, waiting, waiter, start)
             return waiting.reservation
         waiter.passed = True
         start += RESERVATION_NS
@@ -400,7 +403,8 @@ def _settle(waiting: Waiting, free_since: int, now: int, *, showing: str) -> Res
 def _quit(table: Table, entry: Entry, waiting: Waiting, op: Release, now: int, *, free_at: int) -> None:
     """Take a waiter out of the queue; where it was its turn, it is the next one's."""
     if now >= free_at:
-        _settle(waiting, free_at, now, showing="")
+        _settle(table, entry, waiting, free_at, now, showing="")
+        table.notices[:] = [notice for notice in table.notices if notice.lease_id != op.lease_id]
     _leave(entry, op.lease_id)
     if now >= free_at or entry.lease_id is None:
         _call_next(table, entry, now)
@@ -419,11 +423,15 @@ def _call_next(table: Table, entry: Entry, now: int) -> None:
     for waiter in waiting.queue:
         if waiter.expiry_ns > now and not waiter.passed:
             # Closed for a while yet (minimum hold): the turn begins when it opens.
-            start = max(now, entry.expiry_ns)
-            waiting.reservation = Reservation(start + RESERVATION_NS, waiter.lease_id)
-            if waiter.notify:
-                table.notices.append(Notice(waiter.notify, Summons.RESERVED, entry.resource, waiter.lease_id))
+            _reserve(table, entry, waiting, waiter, max(now, entry.expiry_ns))
             return
+
+
+def _reserve(table: Table, entry: Entry, waiting: Waiting, waiter: Waiter, start: int) -> None:
+    """Keep the resource for this waiter, and call it."""
+    waiting.reservation = Reservation(start + RESERVATION_NS, waiter.lease_id)
+    if waiter.notify:
+        table.notices.append(Notice(waiter.notify, Summons.RESERVED, entry.resource, waiter.lease_id))
 
 
 def _is_for(reservation: Reservation, op: Acquire) -> bool:

@@ -89,7 +89,8 @@ class Agenda(Generic[K]):
                     self._condition.wait((self._wake_at - now) / SECOND)
                     continue
                 keys = self._schedule.pop_due(now)
-                # What is due so soon that it may go along saves a round of its own.
+                # What is due so soon that it may go along saves a round of its own. Whoever can't act early puts it
+                # back, for the time when it is really due.
                 keys += self._schedule.pop_due(now + min(self._slack(key) for key in keys))
             keys = [key for key in keys if self._wanted(key)]
             if keys:

@@ -20,11 +20,7 @@ class Watchdog:
 
     def __init__(self, clock: Clock) -> None:
         self._agenda: Agenda[Tenure] = Agenda(
-            clock,
-            "leasehold-watchdog",
-            self._look_at_all,
-            wanted=lambda t: t._belief.state is not State.LOST,
-            slack=lambda _: 0,
+            clock, "leasehold-watchdog", self._look_at_all, wanted=_wanted, slack=lambda t: t._timing.round_trip_ns // 4
         )
         self.close = self._agenda.close
 
@@ -46,3 +42,7 @@ class Watchdog:
         if tenure._belief.state is not State.LOST:
             deadline = tenure._deadline_ns
             self._agenda.set(tenure, deadline if now >= late else min(late, deadline))
+
+
+def _wanted(tenure: Tenure) -> bool:
+    return tenure._belief.state is not State.LOST

@@ -10,12 +10,12 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from conftest import run_as_root
 
 from leasehold.core.clock import SECOND
 from leasehold.core.ops import Acquire, Granted, Held, Loss, Lost, Release, Renew, Renewed, Unknown
 from leasehold.errors import ConfigError
 from leasehold.stores.sqlite.store import TOKEN_BLOCK
+from tests.stores.sqlite.conftest import run_as_root
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,7 +100,9 @@ def test_a_renewal_in_the_new_boot_goes_on_from_there(open_store: Callable[..., 
     assert store.apply([Renew("r", "A", first, TTL)], timeout=1) == [Renewed(TTL)]
 
 
-def test_what_was_renewed_for_longer_is_kept_for_longer(open_store: Callable[..., SqliteStore], clock: FakeClock) -> None:
+def test_what_was_renewed_for_longer_is_kept_for_longer(
+    open_store: Callable[..., SqliteStore], clock: FakeClock
+) -> None:
     store = open_store()
     first = token(take(store))
     store.apply([Renew("r", "A", first, 3 * TTL)], timeout=1)

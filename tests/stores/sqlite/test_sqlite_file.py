@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from conftest import run_as_root
 
 from leasehold.core.clock import SECOND
 from leasehold.core.ops import Acquire, Granted, Held, Release, Released, Unknown
@@ -18,6 +17,7 @@ from leasehold.errors import ConfigError, LeaseholdError, StoreUnavailable
 from leasehold.stores.base import StoreURL
 from leasehold.stores.sqlite import SqliteStore, file
 from leasehold.testing.clock import FakeClock
+from tests.stores.sqlite.conftest import run_as_root
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,7 +56,17 @@ def test_urls_that_name_no_file(url: str) -> None:
         SqliteStore(StoreURL.parse(url), FakeClock())
 
 
-ODD = ["with space.db", "100%.db", "a%20b.db", "what?.db", "number#1.db", "ünïcode 日本.db", "a&b=c;d.db", "it's.db", "x" * 200]
+ODD = [
+    "with space.db",
+    "100%.db",
+    "a%20b.db",
+    "what?.db",
+    "number#1.db",
+    "ünïcode 日本.db",
+    "a&b=c;d.db",
+    "it's.db",
+    "x" * 200,
+]
 
 
 @pytest.mark.parametrize("name", ODD)
@@ -196,16 +206,18 @@ def test_a_disk_made_read_only(
     assert isinstance(take(store), Granted)
     store.close()
     run_as_root("mount", "-o", "remount,ro", point)
-    with pytest.raises(ConfigError, match="read-only|can't be opened") as caught:  # noqa: PT012 - whichever notices first
+    with pytest.raises(ConfigError, match=r"read-only|can't be opened") as caught:
         raise failure(take(open_store(point + "/leases.db"), "other"))
     assert point in str(caught.value)
-    with pytest.raises(ConfigError, match="read-only|can't be opened"):
+    with pytest.raises(ConfigError, match=r"read-only|can't be opened"):
         open_store(point + "/new.db")
     run_as_root("mount", "-o", "remount,rw", point)
     assert isinstance(take(open_store(point + "/leases.db"), "r", "B"), Held)
 
 
-def test_a_file_that_only_others_may_write_to(tmp_path: Path, path: str, open_store: Callable[..., SqliteStore]) -> None:
+def test_a_file_that_only_others_may_write_to(
+    tmp_path: Path, path: str, open_store: Callable[..., SqliteStore]
+) -> None:
     """As another user: root may write everywhere."""
     if os.geteuid() != 0:
         pytest.skip("only root can become somebody else")
@@ -291,7 +303,7 @@ SHARED = ["nfs", "nfs4", "cifs", "smb3", "fuse", "fuse.sshfs", "fuse.bindfs", "9
         ("/leases.db", False),
     ],
 )
-def test_the_mount_of_a_path(kind: str, path: str, shared: bool) -> None:
+def test_the_mount_of_a_path(kind: str, path: str, *, shared: bool) -> None:
     found, point = file.mount_of(path, MOUNTINFO.format(kind=kind))
     assert found == (kind if shared else "ext4")
     assert path == point or path.startswith(point.rstrip("/") + "/")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,13 +13,18 @@ from leasehold.client.sync import Client
 from leasehold.core.holder import State
 from leasehold.core.ops import Acquire, Lost, Release
 from leasehold.errors import LeaseLost, StoreUnavailable
-from leasehold.testing.conformance.base import PATIENCE, Case, Thread, new_id, take, until
+from leasehold.testing.conformance.base import PATIENCE, Case, Thread, new_id, pass_time, take, until
 
 if TYPE_CHECKING:
+    from leasehold.runtime.tenure import Tenure
     from leasehold.stores.base import Store
     from leasehold.testing.faces import Face
     from leasehold.testing.faults import FaultyStore
     from leasehold.testing.harness import Harness
+
+
+class BodyError(Exception):
+    """What a body raises itself."""
 
 
 class Cancellation(Case):
@@ -121,6 +127,33 @@ class Cancellation(Case):
 
         asyncio.run(scenario())
         assert ended == ["revoked"]
+
+    def test_an_async_body_that_blocks_its_loop_keeps_its_lease(self, lab: Harness) -> None:
+        """A thread renews: a busy event loop can't starve it."""
+
+        async def scenario() -> None:
+            async with AsyncClient(lab.url()) as client, client.acquire("job", ttl=lab.ttl) as lease:
+                pass_time(3 * lab.ttl)
+                lease.check()
+                assert lease.state is State.HELD
+
+        asyncio.run(scenario())
+
+    def test_a_body_that_holds_the_interpreter_finds_its_lease_lost(self, face: Face, lab: Harness) -> None:
+        """No thread of ours can run while a C call keeps the GIL; what counts is the look afterwards."""
+        found: list[object] = []
+
+        def body(lease: Tenure) -> None:
+            ctypes.PyDLL(None).usleep(int(2 * lab.ttl * 1e6))
+            try:
+                lease.check()
+            except LeaseLost as lost:
+                found.append(lost.reason)
+            raise BodyError
+
+        with pytest.raises((BodyError, LeaseLost)):
+            face.within("job", body, ttl=lab.ttl)
+        assert found == ["expired"]
 
     def test_a_cancellation_from_outside_stays_one(self, lab: Harness, store: Store) -> None:
         async def scenario() -> None:

@@ -1,0 +1,330 @@
+"""Writes the reference pages that follow from the code: ``python docs/generate.py``, or ``--check`` to only compare."""  # noqa: INP001
+
+from __future__ import annotations
+
+import ast
+import enum
+import inspect
+import os
+import re
+import sys
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+import leasehold
+from leasehold import (
+    AsyncClient,
+    AsyncLease,
+    Client,
+    Event,
+    EventKind,
+    Lease,
+    LeaseholdError,
+    Loss,
+    Record,
+    Renewal,
+    State,
+    Timing,
+    errors,
+)
+from leasehold.core.lease import Contender
+from leasehold.stores.base import Capability
+from leasehold.stores.registry import guarantees
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from leasehold.stores.base import Guarantees
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+NOTICE = "<!-- Written by docs/generate.py: change the code and its docstrings, not this page. -->\n"
+MISSING = inspect.Parameter.empty
+
+
+def pages() -> dict[str, str]:
+    """Return each generated page's path, from here, and its text."""
+    return {"reference/stores.md": stores_page(), "reference/api.md": api_page()}
+
+
+# --- stores -------------------------------------------------------------------------------------------------------
+
+
+def stores_page() -> str:
+    """Return the table of what each store guarantees."""
+    known = guarantees()
+    rows = [_guarantee_rows(store) for store in known]
+    lines = [
+        "# Stores: the table of guarantees",
+        "",
+        NOTICE,
+        "What each store promises, and first of all what it doesn't. `leasehold stores` prints the same.",
+        "[Guarantees](../explanation/guarantees.md) says what the words mean.",
+        "",
+        "| | " + " | ".join(f"`{store.store}://`" for store in known) + " |",
+        "|---|" + "---|" * len(known),
+    ]
+    for at, (name, _) in enumerate(rows[0]):
+        lines.append(f"| {name} | " + " | ".join(row[at][1] for row in rows) + " |")
+    lines += ["", "What a store may be able to do:", ""]
+    about = _attribute_docs(Capability)
+    lines += [f"- `{_word(one)}`: {_sentence(about[str(one.name)])}" for one in Capability if one]
+    lines += [
+        "",
+        "A store from another package declares the same fields; only those that come with leasehold are listed here.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _guarantee_rows(store: Guarantees) -> list[tuple[str, str]]:
+    return [
+        ("**not promised**", f"**{store.not_promised}**"),
+        ("expiry counts on", store.clock),
+        ("drift bound of that clock", f"{store.drift:.1%}"),
+        ("tokens", store.tokens),
+        ("failover", store.failover),
+        ("order of waiters", store.waiting_order),
+        ("can", ", ".join(f"`{_word(one)}`" for one in Capability if one and one in store.capabilities)),
+        ("platforms", store.platforms),
+        ("shortest TTL", f"{store.min_ttl_ns / 1e9:g} s"),
+        ("longest TTL", f"{store.max_ttl_ns / 3600e9:g} h"),
+        ("largest batch", f"{store.max_batch} operations"),
+        ("largest metadata", f"{store.max_metadata} bytes, as JSON in UTF-8"),
+    ]
+
+
+def _word(capability: Capability) -> str:
+    return str(capability.name).lower().replace("_", "-")
+
+
+def _sentence(text: str) -> str:
+    return text[0].lower() + text[1:]
+
+
+# --- the API ------------------------------------------------------------------------------------------------------
+
+
+def api_page() -> str:
+    """Return the reference of the public names."""
+    parts = [
+        "# API",
+        NOTICE,
+        "Import these from `leasehold` (`Contender` only comes inside a `Record`). Durations are seconds, `int` or\n"
+        "`float`, or a `timedelta`. Fields in `_ns` are nanoseconds, those in `_us` microseconds of the wall clock since\n"
+        "1970. `watch()` returns an iterator, to be used in a `with` or closed; what `AsyncClient.acquire()` returns is\n"
+        "awaited for the lease, or used in an `async with`.",
+        _markdown(leasehold.__doc__ or "").partition("\n\n    ")[0],
+    ]
+    for cls in (Client, AsyncClient, Lease, AsyncLease):
+        parts += _class(cls)
+    for record in (Record, Contender, Event, Timing):
+        parts += _tuple(record)
+    for words in (State, Loss, EventKind, Renewal):
+        parts += _enum(words)
+    parts += ["## Errors", "See [errors](errors.md) for what to do about each."]
+    for error in _errors(LeaseholdError):
+        bases = ", ".join(f"`{base.__name__}`" for base in error.__bases__)
+        parts += [f"### {error.__name__}", f"Derived from {bases}.", _doc(error)]
+        if "__init__" in vars(error):
+            fields = [p for p in inspect.signature(error.__init__).parameters if p != "self"]
+            parts.append("Fields: " + ", ".join(f"`{name}`" for name in fields) + ".")
+    return "\n\n".join(part.strip("\n") for part in parts) + "\n"
+
+
+def _errors(root: type[LeaseholdError]) -> list[type[LeaseholdError]]:
+    found = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, root)]
+    return sorted(found, key=lambda cls: cls.__mro__[::-1].index(cls) * 1000 + found.index(cls))
+
+
+def _class(cls: type) -> Iterator[str]:
+    yield f"## {cls.__name__}"
+    if "__init__" in vars(cls):
+        yield _code(cls.__name__ + _signature(cls.__init__))  # type: ignore[misc]
+    yield _doc(cls)
+    for name, member in _members(cls):
+        if isinstance(member, property):
+            assert member.fget is not None
+            kind = _annotation(inspect.signature(member.fget).return_annotation)
+            yield f"### {cls.__name__}.{name}"
+            yield _code(f"{name}: {kind}")
+            yield _doc(member)
+        elif inspect.isfunction(member):
+            prefix = "await " if inspect.iscoroutinefunction(member) else ""
+            yield f"### {cls.__name__}.{name}()"
+            yield _code(f"{prefix}{name}{_signature(member)}")
+            yield _doc(member)
+    for name, about in _attribute_docs_of_all(cls).items():
+        yield f"### {cls.__name__}.{name}"
+        yield _code(f"{name}: {_annotation(_annotations(cls)[name])}")
+        yield _markdown(about)
+
+
+def _members(cls: type) -> Iterator[tuple[str, Any]]:
+    """Return all public methods and properties, in the order of the source, those of the class itself first."""
+    seen = set()
+    for base in cls.__mro__:
+        if base is object:
+            continue
+        for name, member in vars(base).items():
+            if not name.startswith("_") and name not in seen and not isinstance(member, type(Timing.ttl_ns)):
+                seen.add(name)
+                yield name, member
+
+
+def _tuple(cls: Any) -> Iterator[str]:
+    yield f"## {cls.__name__}"
+    yield _doc(cls)
+    annotations, about = _annotations(cls), _attribute_docs_of_all(cls)
+    lines = ["| field | type | |", "|---|---|---|"]
+    for name in cls._fields:
+        kind = _annotation(annotations[name]).replace("|", "\\|")
+        default = cls._field_defaults.get(name, MISSING)
+        text = about.get(name, "") if default is MISSING else about.get(name, f"default `{default!r}`")
+        lines.append(f"| `{name}` | `{kind}` | {_markdown(text)} |")
+    yield "\n".join(lines)
+    for name, member in vars(cls).items():
+        if name.startswith("_"):
+            continue
+        if isinstance(member, property) and name not in cls._fields:
+            yield f"`{name}`: {_doc(member)}"
+        elif isinstance(member, classmethod):
+            yield _code(f"{cls.__name__}.{name}{_signature(member.__func__)}")
+            yield _doc(member.__func__)
+        elif inspect.isfunction(member):
+            yield _code(f"{name}{_signature(member)}")
+            yield _doc(member)
+
+
+def _enum(cls: type[enum.Enum]) -> Iterator[str]:
+    yield f"## {cls.__name__}"
+    yield _doc(cls)
+    about = _attribute_docs(cls)
+    lines = [
+        f"- `{cls.__name__}.{one.name}`, `{str(one.value)!r}`"
+        + (f": {_markdown(about[one.name])}" if one.name in about else "")
+        for one in cls
+    ]
+    yield "\n".join(lines)
+
+
+# --- docstrings and signatures ------------------------------------------------------------------------------------
+
+
+def _doc(thing: object) -> str:
+    text = inspect.getdoc(thing)
+    assert text, f"{thing} has no docstring"
+    return _markdown(text)
+
+
+def _markdown(text: str) -> str:
+    return re.sub(r"``([^`]+)``", r"`\1`", inspect.cleandoc(text))
+
+
+def _code(text: str) -> str:
+    return f"```text\n{text}\n```"
+
+
+def _signature(function: Callable[..., object]) -> str:
+    signature = inspect.signature(function)
+    parts: list[str] = []
+    for parameter in signature.parameters.values():
+        if parameter.name in ("self", "cls"):
+            continue
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY and "*" not in parts:
+            parts.append("*")
+        text = parameter.name
+        if parameter.annotation is not MISSING:
+            text += f": {_annotation(parameter.annotation)}"
+        if parameter.default is not MISSING:
+            default = parameter.default
+            text += " = " + (
+                str(default.__class__.__name__ + "." + default.name)
+                if isinstance(default, enum.Enum)
+                else repr(default)
+            )
+        parts.append(text)
+    returned = signature.return_annotation
+    arrow = "" if returned in (MISSING, "None", None) else f" -> {_annotation(returned)}"
+    line = f"({', '.join(parts)}){arrow}"
+    return line if len(line) <= 80 else "(\n" + textwrap.indent(",\n".join(parts), "    ") + f",\n){arrow}"
+
+
+def _annotation(annotation: object) -> str:
+    text = (
+        annotation
+        if isinstance(annotation, str)
+        else getattr(annotation, "__forward_arg__", None) or inspect.formatannotation(annotation)
+    )
+    return str(text)
+
+
+def _annotations(cls: type) -> dict[str, object]:
+    """Return the annotations as they are written, those of bases included."""
+    found: dict[str, object] = {}
+    for base in reversed(cls.__mro__):
+        source = _source(base)
+        if source is not None:
+            for node in source.body:
+                if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                    found[node.target.id] = ast.unparse(node.annotation)
+    return found
+
+
+def _attribute_docs_of_all(cls: type) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        found |= {name: text for name, text in _attribute_docs(base).items() if not name.startswith("_")}
+    return found
+
+
+def _attribute_docs(cls: type) -> dict[str, str]:
+    """Return the strings that stand under the attributes of a class, which Python itself forgets."""
+    source = _source(cls)
+    if source is None:
+        return {}
+    found: dict[str, str] = {}
+    before: str | None = None
+    for node in source.body:
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            before = node.target.id
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            before = node.targets[0].id
+        else:
+            value = node.value if isinstance(node, ast.Expr) else None
+            if before is not None and isinstance(value, ast.Constant) and isinstance(value.value, str):
+                found[before] = " ".join(value.value.split())
+            before = None
+    return found
+
+
+def _source(cls: type) -> ast.ClassDef | None:
+    if not cls.__module__.startswith("leasehold"):
+        return None
+    node = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
+    assert isinstance(node, ast.ClassDef)
+    return node
+
+
+def main(arguments: list[str]) -> int:
+    """Write the pages, or say which are out of date."""
+    stale = []
+    for name, text in pages().items():
+        path = os.path.join(HERE, name)
+        if "--check" in arguments:
+            try:
+                with open(path, encoding="utf-8") as file:
+                    same = file.read() == text
+            except FileNotFoundError:
+                same = False
+            if not same:
+                stale.append(name)
+        else:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+    for name in stale:
+        sys.stderr.write(f"docs/{name} is out of date: run python docs/generate.py\n")
+    return 1 if stale else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
