@@ -39,6 +39,12 @@ if TYPE_CHECKING:
 HERE = os.path.dirname(os.path.abspath(__file__))
 NOTICE = "<!-- Written by docs/generate.py: change the code and its docstrings, not this page. -->\n"
 MISSING = inspect.Parameter.empty
+INTRODUCTION = """
+Import these from `leasehold` (`Contender` only comes inside a `Record`). Durations are seconds, `int` or `float`, or a
+`timedelta`. Fields in `_ns` are nanoseconds, those in `_us` microseconds of the wall clock since 1970. `watch()` returns
+an iterator, to be used in a `with` or closed. What `AsyncClient.acquire()` returns is awaited for the lease, or used in
+an `async with`.
+"""
 
 
 def pages() -> dict[str, str]:
@@ -109,10 +115,7 @@ def api_page() -> str:
     parts = [
         "# API",
         NOTICE,
-        "Import these from `leasehold` (`Contender` only comes inside a `Record`). Durations are seconds, `int` or\n"
-        "`float`, or a `timedelta`. Fields in `_ns` are nanoseconds, those in `_us` microseconds of the wall clock since\n"
-        "1970. `watch()` returns an iterator, to be used in a `with` or closed; what `AsyncClient.acquire()` returns is\n"
-        "awaited for the lease, or used in an `async with`.",
+        INTRODUCTION,
         _markdown(leasehold.__doc__ or "").partition("\n\n    ")[0],
     ]
     for cls in (Client, AsyncClient, Lease, AsyncLease):

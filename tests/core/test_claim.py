@@ -8,7 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leasehold.core.claim import FIRST_RETRY_NS, LONGEST_RETRY_NS, REFRESH_NS, Claim, GiveUp, Sleep, StartOver, Take
+from leasehold.core.claim import (
+    FIRST_RETRY_NS,
+    LONGEST_RETRY_NS,
+    REFRESH_NS,
+    STAGGER_NS,
+    Claim,
+    GiveUp,
+    Sleep,
+    StartOver,
+    Take,
+)
 from leasehold.core.clock import MILLISECOND, SECOND
 from leasehold.core.ops import RESERVATION_NS, WAITER_LIFE_NS, Acquire, Granted, Held, Loss, Lost, Renewed, Unknown
 from leasehold.core.timing import Timing
@@ -56,9 +66,13 @@ def test_whoever_does_not_wait_is_told_who_has_it() -> None:
     assert (error.holder, error.token, error.remaining, error.position) == ("h-B", 7, 3.0, 2)
 
 
-def test_a_waiter_comes_at_the_expiry_plus_the_turns_before_its_own() -> None:
+def test_waiters_come_when_the_lease_ends_a_little_apart() -> None:
     held = Held("h-B", 7, 500 * MILLISECOND, 3)
-    assert claim().after(held, 0, 50) == Sleep(50 + 500 * MILLISECOND + 3 * RESERVATION_NS)
+    assert claim().after(held, 0, 50) == Sleep(50 + 500 * MILLISECOND + 3 * STAGGER_NS)
+
+
+def test_behind_a_reservation_a_waiter_comes_after_the_turns_before_its_own() -> None:
+    assert claim().after(Held("", 7, 0, 3), 0, 50) == Sleep(50 + 3 * RESERVATION_NS)
 
 
 def test_a_waiter_shows_up_often_enough_to_stay_in_the_queue() -> None:

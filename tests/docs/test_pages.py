@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from markdown_pages import ALL, ROOT, RUN, anchors, blocks, links, program
+from tests.docs.markdown_pages import ALL, ROOT, RUN, anchors, blocks, links, program
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -198,3 +198,23 @@ def test_a_common_day(size: int) -> None:
             if turn % 10 == 9:
                 follow(clock, "back", both)
                 follow(clock, "collect", both)
+
+
+def test_an_id_abandoned_while_it_holds() -> None:
+    clock = FakeClock()
+    ask = Acquire("x", "A", "h", SECOND)
+    with sides(clock, watched=False) as both:
+        for ops in ([ask], [Release("x", "A")], [ask], [Release("x", "A", abandon=True)], [ask]):
+            follow(clock, (ops, 0), both)
+
+
+def test_children_that_ended_with_their_parent_are_forgotten() -> None:
+    clock = FakeClock()
+    with sides(clock, watched=False) as both:
+        follow(clock, ([Acquire("x", "A", "h", SECOND)], 0), both)
+        follow(clock, ([Acquire("y", "A", "h", 0, parent=("x", 0))], 0), both)
+        follow(clock, 0.5, both)
+        follow(clock, "collect", both)
+        follow(clock, 7, both)
+        follow(clock, "collect", both)
+        follow(clock, ([Acquire("y", "A", "h", SECOND)], 0), both)

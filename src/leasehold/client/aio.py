@@ -16,7 +16,7 @@ from leasehold.client.terms import Terms, TermsBook, check_holder, default_url, 
 from leasehold.core.claim import GiveUp, Sleep, StartOver, Take
 from leasehold.core.holder import Over, State
 from leasehold.core.lease import check_resource
-from leasehold.core.ops import Held, Loss, Release, Released, Revoke, Unknown
+from leasehold.core.ops import Held, Loss, Lost, Release, Released, Revoke, Unknown
 from leasehold.core.timing import Renewal, to_ns
 from leasehold.errors import LeaseHeld, LeaseLost, WouldDeadlock
 from leasehold.runtime.batcher import Job
@@ -66,13 +66,15 @@ class AsyncLease(Tenure):
         return event
 
     async def renew(self) -> None:
-        """Renew now, besides the renewals that happen by themselves. Raises `LeaseLost` if it can't be."""
+        """Renew now, besides the renewals that happen by themselves. Raises `LeaseLost` if it is lost or will be."""
         op = self._renewal(self._now())
         if op is None:
             raise LeaseLost(self.resource, token=self.token, reason=str(self.loss or self._belief.ending))
         outcome, sent = await _call(self._engine, op)
         self._answer(outcome, sent, self._now(), 0.0)
         self.check()
+        if isinstance(outcome, Lost):
+            raise LeaseLost(self.resource, token=self.token, reason=str(outcome.reason))
         if isinstance(outcome, Unknown):
             raise outcome.error
 

@@ -13,7 +13,7 @@ from leasehold.client.terms import Terms, TermsBook, check_holder, default_url, 
 from leasehold.core.claim import GiveUp, Sleep, StartOver, Take
 from leasehold.core.holder import Over, State
 from leasehold.core.lease import check_resource
-from leasehold.core.ops import Held, Loss, Release, Released, Revoke, Unknown
+from leasehold.core.ops import Held, Loss, Lost, Release, Released, Revoke, Unknown
 from leasehold.core.timing import Renewal, to_ns
 from leasehold.errors import LeaseHeld, LeaseLost, WouldDeadlock
 from leasehold.runtime.engine import Engine
@@ -52,7 +52,7 @@ class Lease(Tenure):
         return event
 
     def renew(self) -> None:
-        """Renew now, besides the renewals that happen by themselves. Raises `LeaseLost` if it can't be."""
+        """Renew now, besides the renewals that happen by themselves. Raises `LeaseLost` if it is lost or will be."""
         engine = self._engine
         now = self._now()
         op = self._renewal(now)
@@ -62,6 +62,8 @@ class Lease(Tenure):
         outcome = engine.store.apply([op], timeout=engine.timeout)[0]
         self._answer(outcome, sent, self._now(), 0.0)
         self.check()
+        if isinstance(outcome, Lost):
+            raise LeaseLost(self.resource, token=self.token, reason=str(outcome.reason))
         if isinstance(outcome, Unknown):
             raise outcome.error
 

@@ -219,7 +219,7 @@ class Tenure:
     def _renewal(self, now: int) -> Renew | None:
         """Return the renewal to send, or None where there will be none."""
         self._tick()
-        if self._belief.state is State.LOST or self._belief.ending is Loss.REVOKED:
+        if self._belief.state is State.LOST:
             return None
         ttl = self._timing.ttl_ns
         if self._stall_after_ns is not None and now - self._progress_ns >= self._stall_after_ns:

@@ -128,7 +128,11 @@ def test_children_are_kept_as_long_as_their_parents(open_store: Callable[..., Sq
 
 
 def test_tokens_rise_after_a_power_loss_with_the_wall_clock_set_back(
-    open_store: Callable[..., SqliteStore], clock: FakeClock, path: str, tmp_path: Path
+    open_store: Callable[..., SqliteStore],
+    clock: FakeClock,
+    path: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What a disk without the last writes looks like: the files as they were when the block was reserved."""
     store = open_store()
@@ -152,6 +156,14 @@ def test_tokens_rise_after_a_power_loss_with_the_wall_clock_set_back(
     clock.new_boot()
     clock.set_wall(clock.wall_us() - YEAR_US)
     store = open_store()
+    reserve, reserved = store._reserve, []
+
+    def reserve_but_not_for_ever(*args: Any) -> None:
+        reserved.append(args)
+        assert len(reserved) < 5, "the block is reserved again and again"
+        reserve(*args)
+
+    monkeypatch.setattr(store, "_reserve", reserve_but_not_for_ever)
     other = token(take(store, "never seen before"))
     assert other > highest
     clock.advance(10)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 from leasehold.core import rules
 from leasehold.core.clock import SECOND
 from leasehold.core.lease import TOKEN_LIMIT
-from leasehold.core.ops import Acquire, Granted, Release, Released, Summons, Unknown
+from leasehold.core.ops import Acquire, Granted, Release, Released, Renew, Renewed, Summons, Unknown
 from leasehold.errors import ConfigError, LeaseholdError, StoreUnavailable
 from leasehold.stores.base import Capability, Guarantees
 from leasehold.stores.sqlite import file
@@ -335,7 +335,10 @@ def _apply_all(table: SqliteTable, ops: Sequence[Op], now: int) -> list[Outcome]
     outcomes: list[Outcome] = []
     for op in ops:
         try:
-            outcomes.append(rules.apply(table, op, now))
+            if type(op) is Renew and table.renew(op, now):
+                outcomes.append(Renewed(op.ttl_ns))
+            else:
+                outcomes.append(rules.apply(table, op, now))
         except ConfigError as error:
             outcomes.append(Unknown(error))
     return outcomes

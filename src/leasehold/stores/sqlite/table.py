@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 from leasehold.core import rules
 from leasehold.core.entry import Entry, Waiting
 from leasehold.errors import ConfigError
+from leasehold.stores.sqlite.file import sql
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator
 
-    from leasehold.core.ops import Event, Notice
+    from leasehold.core.ops import Event, Notice, Renew
 
 _COLUMNS = ", ".join(f.name for f in fields(Entry))
 _SELECT = f"SELECT {_COLUMNS} FROM leases WHERE namespace = ? AND "
@@ -22,6 +23,7 @@ _CHILDREN = _SELECT + "parent = ? AND parent_token = ?"
 _SCAN = _SELECT + "resource >= ? AND resource < ? ORDER BY resource"
 _FROM = _SELECT + "resource > ? ORDER BY resource LIMIT ?"
 _SAVE = f"REPLACE INTO leases (namespace, {_COLUMNS}) VALUES (?{', ?' * len(fields(Entry))})"
+_RENEW = sql("renew.sql")
 _META = "SELECT boot_id, floor, reserved, watched_until_ns FROM meta"
 
 KEEP_NS = 60_000_000_000
@@ -73,6 +75,11 @@ class SqliteTable:
         return [_entry(row) for row in self.db.execute(_CHILDREN, (self.namespace, resource, token)).fetchall()]
 
     # --- for the store --------------------------------------------------------------------------------------------
+
+    def renew(self, op: Renew, now: int) -> bool:
+        """Renew without further ado where nothing speaks against it: a process may hold thousands of leases."""
+        row = (self.namespace, op.resource, op.lease_id, now, op.ttl_ns, self.wall_us)
+        return self.db.execute(_RENEW, row).rowcount == 1
 
     def scan(self, prefix: str) -> Iterator[Entry]:
         """Return all entries under the prefix, by name."""

@@ -8,7 +8,7 @@ import pytest
 
 from leasehold.core.holder import State
 from leasehold.core.ops import Held, Lost, NotHeld, Release, Released, Renew, Revoke
-from leasehold.errors import StoreUnavailable
+from leasehold.errors import LeaseLost, StoreUnavailable
 from leasehold.testing.conformance.base import PATIENCE, Case, new_id, ns, pass_time, take, taken, until
 
 if TYPE_CHECKING:
@@ -93,6 +93,19 @@ class Ending(Case):
         assert newer.token > lease.token
         assert face.wait_lost(lease, PATIENCE)
         assert lease.loss in {"revoked", "taken"}
+
+    def test_a_forced_revoke_after_another_tells_the_holder_too(self, face: Face) -> None:
+        told: list[object] = []
+        lease = face.acquire("job", ttl=30)
+        lease.on_jeopardy(told.append)
+        face.revoke("job")
+        until(lambda: bool(told), "the word to the holder")
+        with pytest.raises(LeaseLost):
+            face.renew(lease)
+        lease.check()
+        face.revoke("job", force=True)
+        assert face.wait_lost(lease, 5)
+        assert lease.loss == "revoked"
 
     def test_revoking_nothing(self, face: Face) -> None:
         assert face.revoke("job") is None
