@@ -4,7 +4,8 @@ import signal
 from typing import TYPE_CHECKING
 
 import pytest
-from processes import BOUND, Cli
+
+from tests.cli.processes import BOUND, Cli
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

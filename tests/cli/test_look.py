@@ -6,12 +6,12 @@ import select
 import signal
 from typing import TYPE_CHECKING
 
-from processes import events, finish, until
+from tests.cli.processes import events, finish, until
 
 if TYPE_CHECKING:
     import subprocess
 
-    from processes import Cli
+    from tests.cli.processes import Cli
 
 
 def test_ls_lists_what_is_held(cli: Cli) -> None:

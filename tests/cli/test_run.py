@@ -8,14 +8,13 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from processes import alive, events, finish, until
 
 from leasehold.runtime.clock import SYSTEM
+from tests.cli.processes import alive, events, finish, until
 
 if TYPE_CHECKING:
-    from processes import Cli
-
     from leasehold import Client
+    from tests.cli.processes import Cli
 
 STUBBORN = 'trap "" TERM; (exec sleep 60) & echo $$ $! > pids; wait; sleep 60'
 """A command and a grandchild, neither of which minds SIGTERM."""

@@ -6,10 +6,10 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from processes import BOUND, until
+from tests.cli.processes import BOUND, until
 
 if TYPE_CHECKING:
-    from processes import Cli
+    from tests.cli.processes import Cli
 
 SPAWN = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])) % 256)"
 WHO = "read a b c d group e f terminal g < /proc/self/stat; echo who $group $terminal"

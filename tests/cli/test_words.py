@@ -14,7 +14,7 @@ from leasehold.cli.durations import duration, shown
 from leasehold.cli.parser import split
 
 if TYPE_CHECKING:
-    from processes import Cli
+    from tests.cli.processes import Cli
 
 
 @pytest.mark.parametrize(

@@ -58,9 +58,11 @@ MUTANTS = {
     "body of a thread entered without the lease": (
         "client/sync.py",
         "            if isinstance(decision, GiveUp):\n                raise decision.error",
-        "            if isinstance(decision, GiveUp):\n"
-        "                return Lease(engine, claim.op, terms.timing, token=0, sent_ns=sent, deadline_ns=sent + 10**10,"
-        " owner=None, max_hold_ns=None, stall_after_ns=None)",
+        (
+            "            if isinstance(decision, GiveUp):\n"
+            "                return Lease(engine, claim.op, terms.timing, token=0, sent_ns=sent, deadline_ns=sent + 10**10,"
+            " owner=None, max_hold_ns=None, stall_after_ns=None)"
+        ),
         "never_entered",
     ),
     "body of a task entered without the lease": (

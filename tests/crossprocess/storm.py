@@ -7,6 +7,7 @@ of its own, when it got and gave back the lease and what it counted, so that the
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import random
@@ -136,7 +137,7 @@ def _judge(folder: Path, names: list[str], killed_at: list[tuple[int, str]]) -> 
         counted = [entry["reached"] for entry in logs[name] if entry["what"] == "counted"]
         # A worker killed between counting and writing that down has counted once more than it says, once a kill.
         lost += max(0, len(counted) - counts[name]) + max(0, counts[name] - len(counted) - kills[name])
-        lost += sum(later <= earlier for earlier, later in zip(counted, counted[1:], strict=False))
+        lost += sum(later <= earlier for earlier, later in itertools.pairwise(counted))
     events = sorted((entry for log in logs.values() for entry in log), key=lambda entry: entry["at"])
     grants = [entry for entry in events if entry["what"] == "got"]
     ends = [entry["at"] for entry in events if entry["what"] == "gives"] + [at for at, _ in killed_at]

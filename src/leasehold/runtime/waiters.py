@@ -9,6 +9,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from leasehold.core.ops import Notice, Summons
+from leasehold.errors import LeaseholdError
 from leasehold.runtime.log import log
 
 if TYPE_CHECKING:
@@ -78,7 +79,10 @@ class Waiters:
         with self._lock:
             if self._started:
                 return
-            self._subscription = self._store.subscribe()
+            try:
+                self._subscription = self._store.subscribe()
+            except LeaseholdError as error:
+                log().warning("waiters will not be called, and come at the known times instead: %s", error)
             self._started = True
         if self._subscription is not None:
             threading.Thread(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,7 @@ def mount_of(path: str, mountinfo: str) -> tuple[str, str]:
         fields, _, rest = line.partition(" - ")
         if not rest:
             continue
-        point = fields.split()[4].encode().decode("unicode_escape")
+        point = re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), fields.split()[4])
         inside = path == point or path.startswith(point.rstrip("/") + "/")
         if inside and len(point) >= len(best[1]):  # the last of equals is the one mounted over the others
             best = (rest.split()[0], point)
@@ -71,10 +72,10 @@ def identity(path: str) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def connect(path: str) -> sqlite3.Connection:
+def connect(path: str, *, create: bool) -> sqlite3.Connection:
     """Open a connection with our settings: no waiting inside SQLite, whose busy handler is unfair."""
     db = sqlite3.connect(
-        f"file:{_uri_quote(path)}?mode=rwc",
+        f"file:{_uri_quote(path)}?mode={'rwc' if create else 'rw'}",
         uri=True,
         timeout=0,
         isolation_level=None,

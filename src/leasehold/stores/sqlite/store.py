@@ -13,6 +13,7 @@ import random
 import sqlite3
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from leasehold.core import rules
@@ -93,8 +94,11 @@ class SqliteStore:
             Release: self._quick_release,
         }
         self._closed = False
+        self._identity: tuple[int, int] | None = None
         self._idle.append(self._retrying(self._open, OPEN_TIMEOUT))
         self._identity = file.identity(self._path)
+        if self._identity is None:
+            raise StoreUnavailable("sqlite", f"{self._path} was deleted while it was opened")
 
     # --- the contract ---------------------------------------------------------------------------------------------
 
@@ -105,7 +109,7 @@ class SqliteStore:
             if outcome is not None:
                 return [outcome]
         try:
-            outcomes, notices, watchers = self._write(lambda table, now: _apply_all(table, ops, now), timeout)
+            outcomes, notices, watchers = self._write(partial(_apply_all, ops=ops), timeout)
         except LeaseholdError as error:
             return [Unknown(error)] * len(ops)
         if notices or watchers:
@@ -125,7 +129,11 @@ class SqliteStore:
 
     def subscribe(self, prefix: str | None = None) -> SqliteSubscription:
         """Be told, through a mailbox beside the file."""
-        return SqliteSubscription(self, self._post.mailbox(), prefix)
+        try:
+            mailbox = self._post.mailbox()
+        except OSError as error:
+            raise StoreUnavailable("sqlite", f"no mailbox can be made beside {self._path}: {error.strerror}") from error
+        return SqliteSubscription(self, mailbox, prefix)
 
     def collect(self) -> None:
         """Forget all free resources now."""
@@ -150,11 +158,11 @@ class SqliteStore:
         whose own count began before that, stops sooner still.
         """
         quick = self._quick.get(type(op))
-        if quick is None or not self._turn.acquire(blocking=False):
+        if quick is None or self._applied >= COLLECT_EVERY or not self._turn.acquire(blocking=False):
             return None
         table = None
         try:
-            table = self._take()
+            table = self._take(0)
             now = self._clock.host_ns()
             if now - self._checked_ns > CHECK_EVERY_NS:
                 self._check_same_file()
@@ -182,7 +190,7 @@ class SqliteStore:
 
     def _quick_release(self, db: sqlite3.Connection, op: Release, now: int) -> Released | None:
         row = (self._namespace, op.resource, op.lease_id, now, self._boot_id)
-        done = op.successor is None and db.execute(QUICK_RELEASE, row).rowcount == 1
+        done = op.successor is None and not op.abandon and db.execute(QUICK_RELEASE, row).rowcount == 1
         return Released() if done else None
 
     # --- transactions ---------------------------------------------------------------------------------------------
@@ -192,12 +200,14 @@ class SqliteStore:
         give_up = self._clock.now() + int(timeout * SECOND)
         self._wait_for_turn(timeout)
         try:
-            table = self._take()
+            table = self._take(timeout)
             try:
                 while True:
                     self._begin(table.db, give_up)
                     now = self._clock.host_ns()  # with the lock held: what was decided before us is not after us
-                    table.begin(self._boot_id, now, self._clock.wall_us())
+                    if not table.begin(self._boot_id, now, self._clock.wall_us()):
+                        table.db.execute("COMMIT")
+                        continue
                     result = work(table, now)
                     highest = _highest_token(result)
                     if highest > table.reserved:
@@ -219,7 +229,7 @@ class SqliteStore:
         """Run the work on a snapshot."""
         self._wait_for_turn(timeout)
         try:
-            table = self._take()
+            table = self._take(timeout)
         finally:
             self._turn.release()
         try:
@@ -276,10 +286,10 @@ class SqliteStore:
 
     # --- connections ----------------------------------------------------------------------------------------------
 
-    def _take(self) -> SqliteTable:
+    def _take(self, timeout: float) -> SqliteTable:
         if self._closed:
             raise StoreUnavailable("sqlite", f"{self._path} is closed")
-        return self._idle.pop() if self._idle else self._open()
+        return self._idle.pop() if self._idle else self._retrying(self._open, timeout)
 
     def _give(self, table: SqliteTable) -> None:
         """Put a connection back, with no transaction open; one that can't be brought to that is not used again."""
@@ -289,7 +299,7 @@ class SqliteStore:
             table.db.close()
 
     def _open(self) -> SqliteTable:
-        db = file.connect(self._path)
+        db = file.connect(self._path, create=self._identity is None)
         try:
             file.prepare(db, self._path, self._clock)
         except BaseException:
@@ -322,16 +332,20 @@ class SqliteStore:
         """Call whoever's turn it is. A waiter that isn't there any more leaves the queue, and the next one is called."""
         for address in watchers:
             self._post.send(address, b"")
-        gone = []
-        for notice in notices:
-            message = json.dumps([notice.summons, notice.resource, notice.lease_id]).encode()
-            if not self._post.send(notice.address, message) and notice.summons is Summons.RESERVED:
-                gone.append(Release(notice.resource, notice.lease_id))
-        if gone:
-            self.apply(gone, timeout=timeout)
+        while notices:
+            gone = [n for n in notices if not self._call(n) and n.summons is Summons.RESERVED]
+            leaving = [Release(n.resource, n.lease_id) for n in gone]
+            try:
+                _, notices, _ = self._write(partial(_apply_all, ops=leaving), timeout) if leaving else ([], [], [])
+            except LeaseholdError:
+                return  # they drop out by themselves
+
+    def _call(self, notice: Notice) -> bool:
+        message = json.dumps([notice.summons, notice.resource, notice.lease_id]).encode()
+        return self._post.send(notice.address, message)
 
 
-def _apply_all(table: SqliteTable, ops: Sequence[Op], now: int) -> list[Outcome]:
+def _apply_all(table: SqliteTable, now: int, *, ops: Sequence[Op]) -> list[Outcome]:
     outcomes: list[Outcome] = []
     for op in ops:
         try:

@@ -94,6 +94,5 @@ class SqliteSubscription:
         prefix = self._prefix or ""
         select = "SELECT seq, kind, resource, token, holder, at_us, ttl_ns FROM events WHERE seq > ? AND namespace = ?"
         rows = db.execute(select, (self._seen, table.namespace)).fetchall()
-        if rows:
-            self._seen = rows[-1][0]
+        self._seen = max(self._seen, db.execute("SELECT ifnull(max(seq), 0) FROM events").fetchone()[0])
         return [Event(EventKind(r[1]), *r[2:]) for r in rows if r[2].startswith(prefix)] if complete else None

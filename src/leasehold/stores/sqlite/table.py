@@ -21,6 +21,7 @@ _SELECT = f"SELECT {_COLUMNS} FROM leases WHERE namespace = ? AND "
 _LOAD = _SELECT + "resource = ?"
 _CHILDREN = _SELECT + "parent = ? AND parent_token = ?"
 _SCAN = _SELECT + "resource >= ? AND resource < ? ORDER BY resource"
+_SCAN_TO_END = _SELECT + "resource >= ? ORDER BY resource"
 _FROM = _SELECT + "resource > ? ORDER BY resource LIMIT ?"
 _SAVE = f"REPLACE INTO leases (namespace, {_COLUMNS}) VALUES (?{', ?' * len(fields(Entry))})"
 _RENEW = sql("renew.sql")
@@ -30,7 +31,8 @@ KEEP_NS = 60_000_000_000
 """How long the row of a free resource is kept."""
 EVENTS_KEPT = 10_000
 """How far a watcher may fall behind before it is told that it missed something."""
-HIGHEST = chr(0x10FFFF)
+TRIM_EVERY = 256
+"""Events between two trimmings of the log."""
 
 
 class SqliteTable:
@@ -43,14 +45,19 @@ class SqliteTable:
         self.events: list[Event] = []
         self.notices: list[Notice] = []
 
-    def begin(self, boot_id: str, now: int, wall_us: int) -> None:
-        """Read what holds for the whole file. The write lock is held."""
+    def begin(self, boot_id: str, now: int, wall_us: int) -> bool:
+        """Read what holds for the whole file. The write lock is held. False: it had to be carried over into this boot.
+
+        In that case commit, and begin again: the work that follows may be undone, and this must not be undone with it.
+        """
         self.wall_us = wall_us
         self.events = []
         self.notices = []
         written_in, self.floor, self.reserved, self.watched_until_ns = self.db.execute(_META).fetchone()
-        if written_in != boot_id:
-            self._move_to_boot(boot_id, now)
+        if written_in == boot_id:
+            return True
+        self._move_to_boot(boot_id, now)
+        return False
 
     # --- for the rules --------------------------------------------------------------------------------------------
 
@@ -83,7 +90,9 @@ class SqliteTable:
 
     def scan(self, prefix: str) -> Iterator[Entry]:
         """Return all entries under the prefix, by name."""
-        for row in self.db.execute(_SCAN, (self.namespace, prefix, prefix + HIGHEST)).fetchall():
+        end = _after_all(prefix)
+        query, bounds = (_SCAN, (prefix, end)) if end else (_SCAN_TO_END, (prefix,))
+        for row in self.db.execute(query, (self.namespace, *bounds)).fetchall():
             yield _entry(row)
 
     def log_events(self, now: int) -> list[str]:
@@ -99,7 +108,7 @@ class SqliteTable:
             )
             self.db.executemany(insert, rows)
             last = self.db.execute("SELECT max(seq) FROM events").fetchone()[0]
-            if last % 256 == 0 or len(rows) > 256:
+            if last // TRIM_EVERY != (last - len(rows)) // TRIM_EVERY:
                 self.db.execute("DELETE FROM events WHERE seq <= ?", (last - EVENTS_KEPT,))
         return watchers
 
@@ -110,7 +119,7 @@ class SqliteTable:
         """
         rows = self.db.execute(_FROM, (self.namespace, after, limit)).fetchall()
         entries = [_entry(row) for row in rows]
-        dead = [e for e in entries if rules.is_dead(e, now, kept_ns=kept_ns)]
+        dead = [e for e in entries if rules.is_dead(e, now, kept_ns=kept_ns, table=self)]
         if dead:
             self.floor = max(self.floor, *(e.token for e in dead))
             self.db.execute("UPDATE meta SET floor = max(floor, ?)", (self.floor,))
@@ -143,6 +152,15 @@ class SqliteTable:
         self.floor = max(self.floor, self.reserved)
         self.watched_until_ns = 0
         db.execute("UPDATE meta SET boot_id = ?, floor = ?, watched_until_ns = 0", (boot_id, self.floor))
+
+
+def _after_all(prefix: str) -> str:
+    """Return the least text that is above all that start with the prefix; "" where there is none."""
+    kept = prefix.rstrip("\U0010ffff")
+    if not kept:
+        return ""
+    following = ord(kept[-1]) + 1
+    return kept[:-1] + chr(0xE000 if following == 0xD800 else following)  # no text has the surrogates in between
 
 
 def _entry(row: tuple[object, ...]) -> Entry:

@@ -28,16 +28,22 @@ class Post:
         """Nudge a mailbox. False: nobody is there any more."""
         if self._socket is None:
             self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
-        try:
-            self._socket.sendto(message, self._path(address))
-        except OSError as error:
-            # A full mailbox has been nudged already. One that we may not write to is there, for all we know.
-            return error.errno not in (errno.ECONNREFUSED, errno.ENOENT)
-        return True
+        for attempt in (1, 2):
+            try:
+                self._socket.sendto(message, self._path(address))
+            except OSError as error:
+                if error.errno == errno.ENOENT and attempt == 1:
+                    self._forget_folder()  # it may have been replaced by another of its name
+                    continue
+                # A full mailbox has been nudged already. One that we may not write to is there, for all we know.
+                return error.errno not in (errno.ECONNREFUSED, errno.ENOENT)
+            return True
+        return False
 
     def mailbox(self) -> Mailbox:
         """Open a mailbox of our own, and remove those of the dead."""
         os.makedirs(self._folder, exist_ok=True)
+        self._forget_folder()
         self._sweep()
         name = os.urandom(8).hex()
         return Mailbox(name, self._path(name), os.path.join(self._folder, name))
@@ -47,6 +53,9 @@ class Post:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
+        self._forget_folder()
+
+    def _forget_folder(self) -> None:
         if self._dir_fd is not None:
             os.close(self._dir_fd)
             self._dir_fd = None
@@ -60,7 +69,7 @@ class Post:
     def _sweep(self) -> None:
         for name in os.listdir(self._folder):
             if not self.send(name, b""):
-                with contextlib.suppress(FileNotFoundError):
+                with contextlib.suppress(OSError):  # gone already, or nothing of ours
                     os.unlink(os.path.join(self._folder, name))
 
 
