@@ -73,14 +73,14 @@ MUTANTS = {
     ),
     "barging": (
         "core/rules.py",
-        "        if reservation is not None and not _is_for(reservation, op):",
+        "        if reservation is not None and not queue.is_for(reservation, op):",
         "        if False:",
         "barges or order_of_arrival",
     ),
     "no tombstone for an abandoned acquire": (
         "core/rules.py",
-        "        entry.waiting.tombstones[op.lease_id] = now + TOMBSTONE_NS\n        _tidy",
-        "        _tidy",
+        "        entry.waiting.tombstones[op.lease_id] = now + TOMBSTONE_NS\n",
+        "",
         "abandoned_id",
     ),
     "release without owner check": (

@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+
 from tests.docs.markdown_pages import ALL, ROOT, RUN, anchors, blocks, links, program
 
 if TYPE_CHECKING:

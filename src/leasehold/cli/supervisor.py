@@ -121,8 +121,7 @@ class Supervisor:
             return
         self._state = state
         if state is State.JEOPARDY:
-            ending = self._lease._belief.ending  # noqa: SLF001 - there is no public name for it yet
-            self._report.jeopardy(left, revoked=ending is Loss.REVOKED)
+            self._report.jeopardy(left, revoked=self._lease.ending is Loss.REVOKED)
         elif state is State.HELD:
             self._report.safe(left)
         else:

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from leasehold.core import queue
 from leasehold.core.clock import SECOND
-from leasehold.core.entry import Reservation, Waiter, Waiting
+from leasehold.core.entry import Reservation, Waiting
 from leasehold.core.lease import TOKEN_LIMIT
 from leasehold.core.ops import (
     RESERVATION_NS,
-    WAITER_LIFE_NS,
     Acquire,
     Event,
     EventKind,
@@ -139,17 +139,17 @@ def _acquire(table: Table, entry: Entry, op: Acquire, now: int) -> Granted | Hel
         if now < expiry:
             if entry.lease_id == op.lease_id:
                 return Granted(entry.token, expiry - now)
-            return _wait(table, entry, op, now, by=entry.holder, free_at=expiry)
+            return queue.wait(table, entry, op, now, by=entry.holder, free_at=expiry)
         if entry.lease_id == op.lease_id:
             # Its own grant has run out: a request that was that late must not start a second turn by itself.
             return Lost(Loss.EXPIRED)
     free_at = expiry if entry.lease_id is None else expiry + entry.lock_delay_ns
     if now < free_at:
-        return _wait(table, entry, op, now, by=entry.holder, free_at=free_at)
+        return queue.wait(table, entry, op, now, by=entry.holder, free_at=free_at)
     if waiting is not None:
-        reservation = _settle(table, entry, waiting, free_at, now, showing=op.lease_id)
-        if reservation is not None and not _is_for(reservation, op):
-            return _wait(table, entry, op, now, by="", free_at=now)
+        reservation = queue.settle(table, entry, waiting, free_at, now, showing=op.lease_id)
+        if reservation is not None and not queue.is_for(reservation, op):
+            return queue.wait(table, entry, op, now, by="", free_at=now)
     return _grant(table, entry, op, now, ended_ns=expiry)
 
 
@@ -189,9 +189,9 @@ def _grant(table: Table, entry: Entry, op: Acquire, now: int, *, ended_ns: int) 
     entry.revoked = False
     entry.has_children = False
     if entry.waiting is not None:
-        _leave(entry, op.lease_id)
+        queue.leave(entry, op.lease_id)
         entry.waiting.reservation = None
-        _tidy(entry, now)
+        queue.tidy(entry, now)
     table.save(entry)
     table.events.append(Event(EventKind.GRANTED, entry.resource, token, op.holder, table.wall_us, expiry - now))
     return Granted(token, expiry - now)
@@ -230,7 +230,7 @@ def _release(table: Table, entry: Entry, op: Release, now: int) -> Released | No
         if entry.waiting is None:
             entry.waiting = Waiting()
         entry.waiting.tombstones[op.lease_id] = now + TOMBSTONE_NS
-        _tidy(entry, now)
+        queue.tidy(entry, now)
     if entry.lease_id == op.lease_id and now < expiry:
         free_at = max(now, entry.granted_ns + entry.hold_at_least_ns)
         _end(table, entry, now, EventKind.RELEASED, free_at=free_at, successor=op.successor)
@@ -238,7 +238,7 @@ def _release(table: Table, entry: Entry, op: Release, now: int) -> Released | No
     waiting = entry.waiting
     if waiting is not None and any(w.lease_id == op.lease_id for w in waiting.queue):
         free_at = expiry if entry.lease_id is None else expiry + entry.lock_delay_ns
-        _quit(table, entry, waiting, op, now, free_at=free_at)
+        queue.leave_and_call(table, entry, waiting, op, now, free_at=free_at)
         return NotHeld("was waiting")
     if entry.lease_id == op.lease_id:
         entry.grace_ns = 0  # it is not wanted any more: a renewal still on its way must not bring it back
@@ -284,7 +284,7 @@ def _end(table: Table, entry: Entry, now: int, kind: EventKind, *, free_at: int,
             entry.waiting = Waiting()
         entry.waiting.reservation = Reservation(free_at + RESERVATION_NS, successor=successor)
     elif entry.waiting is not None:
-        _call_next(table, entry, now)
+        queue.call_next(table, entry, now)
     table.save(entry)
     table.events.append(Event(kind, entry.resource, entry.token, entry.holder, table.wall_us))
 
@@ -338,125 +338,3 @@ def _in_grace(entry: Entry, expiry: int, now: int) -> bool:
     waiting = entry.waiting
     wanted = waiting is not None and (waiting.reservation is not None or any(w.expiry_ns > now for w in waiting.queue))
     return now < expiry + entry.grace_ns and not wanted and entry.parent is None
-
-
-# --- the queue ----------------------------------------------------------------------------------------------------
-
-
-def _wait(table: Table, entry: Entry, op: Acquire, now: int, *, by: str, free_at: int) -> Held:
-    """Answer that it can't be had yet and, if asked to, keep or refresh the asker's place in the queue."""
-    position = 0
-    if op.queue:
-        if entry.waiting is None:
-            entry.waiting = Waiting()
-        queue = entry.waiting.queue
-        _tidy(entry, now, keep_waiting=True)
-        place = next((w for w in queue if w.lease_id == op.lease_id), None)
-        if place is None:
-            place = Waiter(op.lease_id, op.holder, op.notify, table.wall_us, 0)
-            queue.append(place)
-        place.expiry_ns = now + WAITER_LIFE_NS
-        place.passed = False
-        position = queue.index(place)
-        if by:
-            table.save(entry)
-    elif entry.waiting is not None:
-        position = sum(w.expiry_ns > now for w in entry.waiting.queue)
-    if not by and entry.waiting is not None:
-        position = max(position, 1)  # behind the one that it is reserved for
-        table.save(entry)  # whose turn it is, or the next one to ask might find it otherwise
-    return Held(by, entry.token, free_at - now, position)
-
-
-def _settle(
-    table: Table, entry: Entry, waiting: Waiting, free_since: int, now: int, *, showing: str
-) -> Reservation | None:
-    """Return the reservation in force at ``now`` on a resource that is free since ``free_since``.
-
-    Where nobody acted when the resource came free, or when a reservation ran out, this says what would have happened:
-    each waiter in turn had it reserved for `RESERVATION_NS`. The one that shows up now has not missed its turn; one
-    whose turn it is, and that isn't here, is called.
-    """
-    reservation = waiting.reservation
-    start = free_since
-    if reservation is not None:
-        if reservation.until_ns > now and (reservation.successor or _place(waiting, reservation.lease_id) is not None):
-            return reservation
-        start = min(reservation.until_ns, now)
-        called = _place(waiting, reservation.lease_id)
-        if called is not None and called.lease_id != showing:
-            called.passed = True
-        waiting.reservation = None
-    for waiter in waiting.queue:
-        if waiter.lease_id == showing:
-            return Reservation(now + RESERVATION_NS, waiter.lease_id)
-        if waiter.passed or waiter.expiry_ns <= now:
-            continue
-        if start + RESERVATION_NS > now:
-            _reserve(table, entry, waiting, waiter, start)
-            return waiting.reservation
-        waiter.passed = True
-        start += RESERVATION_NS
-    return None
-
-
-def _quit(table: Table, entry: Entry, waiting: Waiting, op: Release, now: int, *, free_at: int) -> None:
-    """Take a waiter out of the queue; where it was its turn, it is the next one's."""
-    if now >= free_at:
-        _settle(table, entry, waiting, free_at, now, showing="")
-        table.notices[:] = [notice for notice in table.notices if notice.lease_id != op.lease_id]
-    _leave(entry, op.lease_id)
-    if now >= free_at or entry.lease_id is None:
-        _call_next(table, entry, now)
-    _tidy(entry, now)
-    table.save(entry)
-
-
-def _call_next(table: Table, entry: Entry, now: int) -> None:
-    """Where nobody has the free resource reserved, reserve it for the first live waiter, and call it."""
-    waiting = entry.waiting
-    if waiting is None:
-        return
-    if waiting.reservation is not None and waiting.reservation.until_ns > now:
-        return
-    waiting.reservation = None
-    for waiter in waiting.queue:
-        if waiter.expiry_ns > now and not waiter.passed:
-            # Closed for a while yet (minimum hold): the turn begins when it opens.
-            _reserve(table, entry, waiting, waiter, max(now, entry.expiry_ns))
-            return
-
-
-def _reserve(table: Table, entry: Entry, waiting: Waiting, waiter: Waiter, start: int) -> None:
-    """Keep the resource for this waiter, and call it."""
-    waiting.reservation = Reservation(start + RESERVATION_NS, waiter.lease_id)
-    if waiter.notify:
-        table.notices.append(Notice(waiter.notify, Summons.RESERVED, entry.resource, waiter.lease_id))
-
-
-def _is_for(reservation: Reservation, op: Acquire) -> bool:
-    return op.holder == reservation.successor if reservation.successor else op.lease_id == reservation.lease_id
-
-
-def _place(waiting: Waiting, lease_id: str) -> Waiter | None:
-    return next((w for w in waiting.queue if w.lease_id == lease_id), None)
-
-
-def _leave(entry: Entry, lease_id: str) -> None:
-    waiting = entry.waiting
-    if waiting is None:
-        return
-    waiting.queue[:] = [w for w in waiting.queue if w.lease_id != lease_id]
-    if waiting.reservation is not None and waiting.reservation.lease_id == lease_id:
-        waiting.reservation = None
-
-
-def _tidy(entry: Entry, now: int, *, keep_waiting: bool = False) -> None:
-    """Forget dead waiters and old tombstones."""
-    waiting = entry.waiting
-    if waiting is None:
-        return
-    waiting.queue[:] = [w for w in waiting.queue if w.expiry_ns > now]
-    waiting.tombstones = {i: until for i, until in waiting.tombstones.items() if until > now}
-    if not (keep_waiting or waiting.queue or waiting.tombstones or waiting.reservation):
-        entry.waiting = None

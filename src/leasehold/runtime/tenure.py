@@ -134,6 +134,11 @@ class Tenure:
         self._tick()
         return self._belief.loss
 
+    @property
+    def ending(self) -> Loss | None:
+        """Why it will not be renewed any more, so that it ends at its deadline; None while renewals go on."""
+        return self._belief.ending
+
     def progress(self) -> None:
         """Say that the work goes on: with ``stall_after``, renewals stop when this isn't called for so long."""
         now = self._now()
