@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test lint check bench stress docs clean
+.PHONY: help demo test lint bench docs clean
 .DEFAULT_GOAL := help
 
 help:            ## show what there is
@@ -20,7 +20,8 @@ $(READY): pyproject.toml
 demo: $(READY)   ## three workers, one job, a kill and a pause: who holds what, live (20 s)
 	@$(BIN)/leasehold demo
 
-test: lint       ## all checks and tests
+test: lint       ## all checks and tests; installs the packages that these need
+	@tests/install-packages
 	$(BIN)/python -m pytest
 
 lint: $(READY)   ## formatting, lint rules, types, layers
@@ -32,8 +33,8 @@ lint: $(READY)   ## formatting, lint rules, types, layers
 bench: $(READY)  ## side by side with the raw floor and filelock
 	$(BIN)/python -m bench
 
-stress: $(READY) ## 8 processes, 1,000 rounds each, kill -9 at random
-	$(BIN)/python -m pytest -q -m stress --override-ini=addopts= tests/crossprocess
+docs: $(READY)   ## write the pages that are made from the code
+	$(BIN)/python docs/generate.py
 
 clean:           ## remove what make made
 	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ import pytest
 from leasehold.stores.base import StoreURL
 from leasehold.stores.sqlite import SqliteStore
 from leasehold.testing.clock import FakeClock
+from tests.needs import run_as_root
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -64,13 +64,3 @@ def mount(tmp_path: Path) -> Iterator[Callable[..., str]]:
     yield tmpfs
     for point in mounted:
         subprocess.run(["umount", "--lazy", point], check=True)
-
-
-def run_as_root(*command: str) -> None:
-    """Run it; skip the test where that isn't permitted, unless this is the run that must not skip anything."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        why = f"{' '.join(command)}: {done.stderr.strip()}"
-        if os.environ.get("CI") == "true":
-            pytest.fail(why)
-        pytest.skip(why)

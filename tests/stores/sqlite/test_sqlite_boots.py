@@ -15,7 +15,7 @@ from leasehold.core.clock import SECOND
 from leasehold.core.ops import Acquire, Granted, Held, Loss, Lost, Release, Renew, Renewed, Unknown
 from leasehold.errors import ConfigError
 from leasehold.stores.sqlite.store import TOKEN_BLOCK
-from tests.stores.sqlite.conftest import run_as_root
+from tests.needs import run_as_root
 
 if TYPE_CHECKING:
     from collections.abc import Callable

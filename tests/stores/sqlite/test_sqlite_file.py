@@ -17,7 +17,7 @@ from leasehold.errors import ConfigError, LeaseholdError, StoreUnavailable
 from leasehold.stores.base import StoreURL
 from leasehold.stores.sqlite import SqliteStore, file
 from leasehold.testing.clock import FakeClock
-from tests.stores.sqlite.conftest import run_as_root
+from tests.needs import not_here, run_as_root
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -220,7 +220,7 @@ def test_a_file_that_only_others_may_write_to(
 ) -> None:
     """As another user: root may write everywhere."""
     if os.geteuid() != 0:
-        pytest.skip("only root can become somebody else")
+        not_here("only root can become somebody else")
     open_store().close()
     os.chmod(path, 0o644)
     for folder in (tmp_path, *tmp_path.parents):
@@ -330,7 +330,7 @@ def test_a_mount_point_that_is_no_utf8_disturbs_nobody() -> None:
 
 def test_a_real_fuse_mount_is_refused(tmp_path: Path, open_store: Callable[..., SqliteStore]) -> None:
     if shutil.which("bindfs") is None:
-        pytest.skip("bindfs is not installed")
+        not_here("bindfs is not installed")
     below, point = tmp_path / "below", tmp_path / "fuse"
     below.mkdir()
     point.mkdir()
