@@ -4,6 +4,7 @@
 
     LeaseholdError
     ├── LeaseHeld          somebody else has it (who, token, remaining)
+    │   └── WouldDeadlock      the one that waits has it itself
     ├── LeaseLost          it was ours and is no more (reason)
     ├── Fenced             a guard refused a stale token
     ├── StoreUnavailable   the store can't be asked, or didn't answer in time

@@ -45,12 +45,23 @@ def test_a_grant_given_back_late_is_worth_what_is_left_of_it() -> None:
 
 @given(st.integers(0, 2 * TTL), st.integers(0, 2 * TTL))
 def test_nobody_takes_what_is_over(ttl: int, took: int) -> None:
-    decision = claim().after(Granted(7, ttl), sent_ns=0, now=took)
-    if took >= TIMING.safe_time(ttl):
+    patience = 5 * SECOND
+    attempt = claim(patience=patience)
+    decision = attempt.after(Granted(7, ttl), sent_ns=0, now=took)
+    if took >= TIMING.safe_time(ttl) and took >= patience:
+        assert isinstance(decision, GiveUp)
+        assert isinstance(decision.error, StoreUnavailable)
+        assert attempt.queued, "the store believes that it granted something: it has to be given back"
+    elif took >= TIMING.safe_time(ttl):
         assert decision == StartOver()
     else:
         assert isinstance(decision, Take)
         assert decision.deadline_ns > took
+
+
+def test_a_store_that_is_always_too_late_is_not_asked_for_ever() -> None:
+    attempt = claim(until=3 * SECOND)
+    assert attempt.after(Granted(7, TTL), sent_ns=0, now=2 * TTL) != StartOver()
 
 
 @pytest.mark.parametrize("reason", [Loss.EXPIRED, Loss.RELEASED])

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from leasehold.core.claim import Claim
     from leasehold.core.lease import Record
     from leasehold.core.ops import Event, Op, Outcome
-    from leasehold.core.timing import Duration
+    from leasehold.core.timing import Duration, Timing
     from leasehold.stores.base import Store
 
 WATCH_POLL = 0.5
@@ -211,37 +211,32 @@ class AsyncClient:
     def acquire(
         self,
         resource: str,
-        ttl: Duration = 30.0,
+        ttl: Duration | Timing = 30.0,
         wait: Duration | None = None,
         *,
         metadata: Mapping[str, str] | None = None,
         renewal: Renewal | str | None = None,
-        margin: Duration | None = None,
-        round_trip: Duration | None = None,
         max_hold: Duration | None = None,
         stall_after: Duration | None = None,
     ) -> Acquisition:
         """Wait for the resource and return the lease on it, or raise `LeaseHeld`.
 
-        ``wait``: None waits for ever, a number for at most so many seconds, 0 not at all. The lease is renewed until
+        ``ttl`` is a duration or, to say more, a `Timing`. ``wait``: None waits for ever, a number for at most so many
+        seconds, 0 not at all. The lease is renewed until
         it is released, but not beyond ``max_hold`` and, with ``stall_after``, only while ``lease.progress()`` is called.
         """
         self._engine.require_open()
-        terms = self._terms.terms(
-            ttl, renewal=renewal, margin=margin, round_trip=round_trip, max_hold=max_hold, stall_after=stall_after
-        )
+        terms = self._terms.terms(ttl, renewal=renewal, max_hold=max_hold, stall_after=stall_after)
         check_resource(resource)
         return Acquisition(lambda: self._acquire(resource, terms, wait, metadata))
 
     async def try_acquire(
         self,
         resource: str,
-        ttl: Duration = 30.0,
+        ttl: Duration | Timing = 30.0,
         *,
         metadata: Mapping[str, str] | None = None,
         renewal: Renewal | str | None = None,
-        margin: Duration | None = None,
-        round_trip: Duration | None = None,
         max_hold: Duration | None = None,
         stall_after: Duration | None = None,
     ) -> AsyncLease | None:
@@ -253,8 +248,6 @@ class AsyncClient:
                 0,
                 metadata=metadata,
                 renewal=renewal,
-                margin=margin,
-                round_trip=round_trip,
                 max_hold=max_hold,
                 stall_after=stall_after,
             )

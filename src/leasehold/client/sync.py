@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from leasehold.core.claim import Claim
     from leasehold.core.lease import Record
     from leasehold.core.ops import Outcome
-    from leasehold.core.timing import Duration
+    from leasehold.core.timing import Duration, Timing
     from leasehold.stores.base import Store
 
 DISPOSABLE = (None, Loss.RELEASED, Loss.EXPIRED, Loss.REVOKED, Loss.STALLED)
@@ -142,25 +142,22 @@ class Client:
     def acquire(
         self,
         resource: str,
-        ttl: Duration = 30.0,
+        ttl: Duration | Timing = 30.0,
         wait: Duration | None = None,
         *,
         metadata: Mapping[str, str] | None = None,
         renewal: Renewal | str | None = None,
-        margin: Duration | None = None,
-        round_trip: Duration | None = None,
         max_hold: Duration | None = None,
         stall_after: Duration | None = None,
     ) -> Lease:
         """Wait for the resource and return the lease on it, or raise `LeaseHeld`.
 
-        ``wait``: None waits for ever, a number for at most so many seconds, 0 not at all. The lease is renewed until
+        ``ttl`` is a duration or, to say more, a `Timing`. ``wait``: None waits for ever, a number for at most so many
+        seconds, 0 not at all. The lease is renewed until
         it is released, but not beyond ``max_hold`` and, with ``stall_after``, only while ``lease.progress()`` is called.
         """
         self._engine.require_open()
-        terms = self._terms.terms(
-            ttl, renewal=renewal, margin=margin, round_trip=round_trip, max_hold=max_hold, stall_after=stall_after
-        )
+        terms = self._terms.terms(ttl, renewal=renewal, max_hold=max_hold, stall_after=stall_after)
         claim = make_claim(self._engine, resource, terms, wait=wait, metadata=metadata)
         self._engine.waiters.expect(claim.op.lease_id)
         try:
@@ -174,12 +171,10 @@ class Client:
     def try_acquire(
         self,
         resource: str,
-        ttl: Duration = 30.0,
+        ttl: Duration | Timing = 30.0,
         *,
         metadata: Mapping[str, str] | None = None,
         renewal: Renewal | str | None = None,
-        margin: Duration | None = None,
-        round_trip: Duration | None = None,
         max_hold: Duration | None = None,
         stall_after: Duration | None = None,
     ) -> Lease | None:
@@ -191,8 +186,6 @@ class Client:
                 0,
                 metadata=metadata,
                 renewal=renewal,
-                margin=margin,
-                round_trip=round_trip,
                 max_hold=max_hold,
                 stall_after=stall_after,
             )

@@ -65,50 +65,45 @@ class TermsBook:
 
     def terms(
         self,
-        ttl: Duration,
+        ttl: Duration | Timing,
         *,
         renewal: Renewal | str | None,
-        margin: Duration | None,
-        round_trip: Duration | None,
         max_hold: Duration | None,
         stall_after: Duration | None,
     ) -> Terms:
         """Return the terms, or raise `ConfigError` where they can't work on this store."""
-        key = (ttl, renewal, margin, round_trip, max_hold, stall_after)
+        key = (ttl, renewal, max_hold, stall_after)
         try:
             known = self._known.get(key)
         except TypeError:
             known = None
-        if known is None:
-            known = self._make(*key)
+        if known is None or isinstance(ttl, bool):  # True is 1 to a dictionary, and no duration to us
+            hold_ns = _positive(max_hold, "max_hold")
+            if hold_ns is not None and not isinstance(ttl, Timing):
+                ttl = min(to_ns(ttl, "the TTL"), hold_ns) / 1e9  # more would keep others out for longer than it is held
+            known = Terms(self._timing(ttl, renewal), hold_ns, _positive(stall_after, "stall_after"))
             if len(self._known) < 1000:
                 self._known[key] = known
         return known
 
-    def _make(  # noqa: PLR0917 - the key of the book, taken apart
-        self,
-        ttl: Duration,
-        renewal: Renewal | str | None,
-        margin: Duration | None,
-        round_trip: Duration | None,
-        max_hold: Duration | None,
-        stall_after: Duration | None,
-    ) -> Terms:
-        ttl_ns = to_ns(ttl, "the TTL")
+    def _timing(self, ttl: Duration | Timing, renewal: Renewal | str | None) -> Timing:
         store = self._guarantees
-        timing = Timing.from_ttl(
-            ttl_ns,
-            drift=store.drift,
-            renewal=renewal or self._renewal,
-            margin_ns=None if margin is None else to_ns(margin, "the margin"),
-            round_trip_ns=None if round_trip is None else to_ns(round_trip, "the round trip"),
-        )
-        if not store.min_ttl_ns <= ttl_ns <= store.max_ttl_ns:
+        if not isinstance(ttl, Timing):
+            timing = Timing.of(ttl, drift=store.drift, renewal=renewal or self._renewal)
+        elif renewal is not None:
+            raise ConfigError("the strategy of renewal is part of the Timing: say it there")
+        elif ttl.drift < store.drift:
             raise ConfigError(
-                f"the TTL is {ttl_ns / 1e9:g} s; {store.store} takes {store.min_ttl_ns / 1e9:g} "
+                f"unsafe: the timing allows for a drift of {ttl.drift:g}, and {store.store} declares {store.drift:g}"
+            )
+        else:
+            timing = ttl
+        if not store.min_ttl_ns <= timing.ttl_ns <= store.max_ttl_ns:
+            raise ConfigError(
+                f"the TTL is {timing.ttl_ns / 1e9:g} s; {store.store} takes {store.min_ttl_ns / 1e9:g} "
                 f"to {store.max_ttl_ns / 1e9:g} s"
             )
-        return Terms(timing, _positive(max_hold, "max_hold"), _positive(stall_after, "stall_after"))
+        return timing
 
 
 def _positive(duration: Duration | None, what: str) -> int | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from leasehold.core.clock import MILLISECOND
 from leasehold.core.ops import RESERVATION_NS, WAITER_LIFE_NS, Granted, Held, Lost, Unknown
-from leasehold.errors import ConfigError, LeaseHeld, LeaseholdError
+from leasehold.errors import ConfigError, LeaseHeld, LeaseholdError, StoreUnavailable
 
 if TYPE_CHECKING:
     from leasehold.core.ops import Acquire, Outcome
@@ -63,7 +63,7 @@ class Claim:
         self.in_doubt = True
         """Whether a request may be on its way whose answer we don't know. True until an answer is there."""
         self.queued = False
-        """Whether we have a place in the queue."""
+        """Whether the store keeps something for us: a place in the queue, or a grant that came too late."""
 
     def sending(self) -> Acquire:
         """Return the request, which is about to be sent."""
@@ -81,8 +81,7 @@ class Claim:
             self.in_doubt = False
         if isinstance(outcome, Granted):
             deadline = sent_ns + self.timing.safe_time(outcome.ttl_ns)
-            # An answer that took longer than the safe time is a lease that is over before it began.
-            return Take(outcome.token, deadline) if now < deadline else StartOver()
+            return Take(outcome.token, deadline) if now < deadline else self._too_late(sent_ns, now)
         if isinstance(outcome, Held):
             return self._held(outcome, now)
         if isinstance(outcome, Lost):
@@ -104,6 +103,16 @@ class Claim:
         turn = now + max(0, held.remaining_ns) + held.position * apart
         soon = min(turn, now + REFRESH_NS)
         return Sleep(soon if until is None else min(soon, until))
+
+    def _too_late(self, sent_ns: int, now: int) -> Decision:
+        """Deal with a grant whose answer took longer than the safe time: it is over before it began."""
+        if self.failing_since_ns is None:
+            self.failing_since_ns = sent_ns
+        waited = self.wait_until_ns is not None and now >= self.wait_until_ns
+        if waited or now - self.failing_since_ns >= self.patience_ns:
+            self.queued = True  # it is granted, for all the store knows, and has to be given back
+            return GiveUp(StoreUnavailable("the store", "its answers take longer than the lease would last"))
+        return StartOver()
 
     def _unknown(self, error: LeaseholdError, sent_ns: int, now: int) -> Decision:
         if self.failing_since_ns is None:

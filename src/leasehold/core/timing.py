@@ -94,7 +94,7 @@ class _Numbers(NamedTuple):
 
 
 class Timing(_Numbers):
-    """The five numbers, checked. Made by hand, or with `from_ttl` where the TTL is all you want to say."""
+    """The five numbers, checked. Made with `of`, which fills in what you don't say."""
 
     __slots__ = ()
 
@@ -147,6 +147,27 @@ class Timing(_Numbers):
             )
 
     @classmethod
+    def of(
+        cls,
+        ttl: Duration,
+        *,
+        renew_every: Duration | None = None,
+        drift: float = 0.005,
+        round_trip: Duration | None = None,
+        margin: Duration | None = None,
+        renewal: Renewal | str = Renewal.THIRD,
+    ) -> Self:
+        """Make it from seconds or timedeltas; what isn't given follows from the TTL. Hand it to ``acquire(ttl=...)``."""
+        return cls.from_ttl(
+            to_ns(ttl, "the TTL"),
+            drift=drift,
+            renewal=renewal,
+            renew_every_ns=None if renew_every is None else to_ns(renew_every, "the renewal interval"),
+            round_trip_ns=None if round_trip is None else to_ns(round_trip, "the round trip"),
+            margin_ns=None if margin is None else to_ns(margin, "the margin"),
+        )
+
+    @classmethod
     def from_ttl(
         cls,
         ttl_ns: int,
@@ -156,8 +177,8 @@ class Timing(_Numbers):
         renew_every_ns: int | None = None,
         round_trip_ns: int | None = None,
         margin_ns: int | None = None,
-    ) -> Timing:
-        """Fill in what isn't given: a margin of 2 % (5 ms to 1 s), the strategy's interval, attempts that fit."""
+    ) -> Self:
+        """Make it from nanoseconds. What isn't given: a margin of 2 % (5 ms to 1 s), the strategy's interval, attempts that fit."""
         try:
             renewal = Renewal(renewal)
         except ValueError:

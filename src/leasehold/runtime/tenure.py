@@ -33,7 +33,7 @@ class Tenure:
     """A lease held here. Thread-safe; made by the engine, never by hand."""
 
     __slots__ = (
-        "__weakref__", "_belief", "_deadline_ns", "_due_ns", "_engine", "_failures", "_hold_until_ns", "_latency", "_listeners",
+        "__weakref__", "_belief", "_deadline_ns", "_due_ns", "_engine", "_failures", "_final", "_hold_until_ns", "_latency", "_listeners",
         "_lock", "_lost", "_now", "_op", "_owner", "_progress_ns", "_released", "_sent_ns", "_stall_after_ns", "_timing", "token",
     )  # fmt: skip
 
@@ -62,6 +62,7 @@ class Tenure:
         self._hold_until_ns = None if max_hold_ns is None else sent_ns + max_hold_ns
         if self._hold_until_ns is not None:
             deadline_ns = min(deadline_ns, self._hold_until_ns)
+        self._final = self._hold_until_ns is not None and op.ttl_ns >= (max_hold_ns or 0)
         self._belief = machine.granted(deadline_ns)
         self._deadline_ns = deadline_ns
         self._stall_after_ns = stall_after_ns
@@ -231,10 +232,10 @@ class Tenure:
             self._advance(Ending(Loss.STALLED), now)
             return None
         if self._hold_until_ns is not None:
-            ttl = min(ttl, self._hold_until_ns - now)
-            if self._deadline_ns >= self._hold_until_ns or ttl <= 0:
+            if self._final:
                 self._advance(Ending(Loss.EXPIRED), now)
                 return None
+            ttl = min(ttl, self._hold_until_ns - now)
         return Renew(self._op.resource, self._op.lease_id, self.token, ttl)
 
     def _answer(self, outcome: Outcome, sent_ns: int, now: int, jitter: float) -> int | None:
@@ -250,6 +251,11 @@ class Tenure:
             self._latency.add(now - sent_ns)
             self._due_ns = renew_at(self._timing, sent_ns, self._latency, jitter)
             self._advance(Confirmed(deadline), now)
+            if self._hold_until_ns is not None and now + self._timing.ttl_ns >= self._hold_until_ns:
+                # It lasts as long as it may now: say so while there is time left, rather than renew it bit by bit.
+                self._final = True
+                self._advance(Ending(Loss.EXPIRED), now)
+                return None
             return self._due_ns
         if isinstance(outcome, Lost):
             if outcome.remaining_ns > 0:

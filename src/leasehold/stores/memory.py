@@ -118,7 +118,7 @@ class MemoryStore:
         tokens="increase while the process lives, and beyond it by the wall clock",
         failover="none: it ends with the process",
         waiting_order="strict",
-        platforms="all",
+        platforms="POSIX",
         capabilities=Capability.PUSH | Capability.WATCH,
         not_promised="anything towards other processes, forks included",
     )

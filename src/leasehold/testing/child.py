@@ -1,4 +1,4 @@
-"""A process that holds leases for a test, which may kill or stop it: ``python -m leasehold.testing.child URL``.
+"""A process that holds leases for a test, which may kill or stop it.
 
 It reads one JSON command a line and answers each with one JSON line.
 """
@@ -26,7 +26,7 @@ class Child:
 
     def __init__(self, url: str) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "leasehold.testing.child", url],
+            [sys.executable, "-c", "import sys; from leasehold.testing.child import serve; serve(sys.argv[1])", url],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -137,7 +137,3 @@ def _count(client: Client, resource: str, ttl: float, path: str, rounds: int) ->
 def _say(answer: dict[str, Any]) -> None:
     sys.stdout.write(json.dumps(answer) + "\n")
     sys.stdout.flush()
-
-
-if __name__ == "__main__":
-    serve(sys.argv[1])

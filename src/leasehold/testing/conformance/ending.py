@@ -9,7 +9,8 @@ import pytest
 from leasehold.core.holder import State
 from leasehold.core.ops import Held, Lost, NotHeld, Release, Released, Renew, Revoke
 from leasehold.errors import LeaseLost, StoreUnavailable
-from leasehold.testing.conformance.base import PATIENCE, Case, new_id, ns, pass_time, take, taken, until
+from leasehold.stores.base import Capability
+from leasehold.testing.conformance.base import PATIENCE, Case, new_id, ns, pass_time, require, take, taken, until
 
 if TYPE_CHECKING:
     from leasehold.stores.base import Store
@@ -94,7 +95,8 @@ class Ending(Case):
         assert face.wait_lost(lease, PATIENCE)
         assert lease.loss in {"revoked", "taken"}
 
-    def test_a_forced_revoke_after_another_tells_the_holder_too(self, face: Face) -> None:
+    def test_a_forced_revoke_after_another_tells_the_holder_too(self, face: Face, store: Store) -> None:
+        require(store, Capability.PUSH)
         told: list[object] = []
         lease = face.acquire("job", ttl=30)
         lease.on_jeopardy(told.append)

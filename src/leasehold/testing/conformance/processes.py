@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from typing import TYPE_CHECKING
 
 import pytest
@@ -102,7 +103,9 @@ class Processes(Case):
         with Client(lab.url()) as client:
             lease = client.acquire("job", ttl=lab.ttl)
             reader, writer = os.pipe()
-            pid = os.fork()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)  # a process with threads that forks: just that
+                pid = os.fork()
             if pid == 0:
                 os.close(reader)
                 try:

@@ -142,11 +142,23 @@ class Renewing(Case):
 
     def test_bounded_by_max_hold(self, face: Face, lab: Harness) -> None:
         start = SYSTEM.now()
+        told: list[float] = []
         lease = face.acquire("job", ttl=lab.ttl, max_hold=2 * lab.ttl)
+        lease.on_jeopardy(lambda it: told.append(it.remaining))
         assert face.wait_lost(lease, PATIENCE)
         held = (SYSTEM.now() - start) / 1e9
         assert 1.5 * lab.ttl < held
         assert lease.loss == "expired"
+        until(lambda: len(told) == 1, "the word that it ends, while there is time left")
+        assert told[0] > 0
+
+    def test_not_at_all_beyond_a_short_max_hold(self, face: Face, store: Store, lab: Harness) -> None:
+        lease = face.acquire("job", ttl=30, max_hold=lab.ttl)
+        record = face.get("job")
+        assert record is not None
+        assert record.remaining <= lab.ttl
+        assert face.wait_lost(lease, PATIENCE)
+        face.release(face.acquire("job", ttl=30, wait=PATIENCE))
 
     def test_stops_when_the_work_stalls(self, face: Face, lab: Harness) -> None:
         lease = face.acquire("job", ttl=lab.ttl, stall_after=lab.ttl)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from leasehold.testing.conformance.base import Case, Thread
+from leasehold.stores.base import Capability
+from leasehold.testing.conformance.base import Case, Thread, require
 
 if TYPE_CHECKING:
+    from leasehold.stores.base import Store
     from leasehold.testing.faces import Face
     from leasehold.testing.harness import Harness
 
@@ -15,7 +17,8 @@ if TYPE_CHECKING:
 class Watching(Case):
     """Granted, released, revoked, and expired as the watcher derives it."""
 
-    def test_in_order_for_each_resource(self, face: Face, lab: Harness) -> None:
+    def test_in_order_for_each_resource(self, face: Face, lab: Harness, store: Store) -> None:
+        require(store, Capability.WATCH)
         ready = threading.Event()
         watching = Thread(lambda: face.watch("jobs/", 8, ready))
         assert ready.wait(10)
