@@ -34,7 +34,7 @@ def watch(args: argparse.Namespace) -> int:
             print(screen.paint("watching; Ctrl-C ends it", "dim"), file=sys.stderr)
         while not events.ended:
             events.poll(LOOK)
-            for event in events.take():
+            while (event := events.take()) is not None:
                 screen.line(json.dumps(_as_json(event), ensure_ascii=False) if args.json else _line(screen, event))
             _require_reader()
     return 0

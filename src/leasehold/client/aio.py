@@ -11,29 +11,28 @@ import contextlib
 import inspect
 from typing import TYPE_CHECKING
 
+from leasehold.client.base import BaseClient
 from leasehold.client.sync import DISPOSABLE
-from leasehold.client.terms import Terms, TermsBook, check_holder, default_url, drop_claim, make_claim, start_over
+from leasehold.client.terms import Terms, check_force, check_prefix, drop_claim, make_claim, start_over
 from leasehold.core.claim import GiveUp, Sleep, StartOver, Take
 from leasehold.core.holder import Over, State
 from leasehold.core.lease import check_resource
-from leasehold.core.ops import Held, Loss, Lost, Release, Released, Revoke, Unknown
-from leasehold.core.timing import Renewal, to_ns
-from leasehold.errors import LeaseHeld, LeaseLost, WouldDeadlock
+from leasehold.core.ops import Loss, Lost, Release, Released, Revoke, Unknown
+from leasehold.errors import ConfigError, LeaseHeld, LeaseLost
 from leasehold.runtime.batcher import Job
-from leasehold.runtime.engine import Engine
 from leasehold.runtime.tenure import Tenure
 from leasehold.runtime.watch import Watch
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Mapping
+    from collections.abc import Callable, Coroutine, Generator, Mapping
     from types import TracebackType
     from typing import Any, Self
 
     from leasehold.core.claim import Claim
     from leasehold.core.lease import Record
     from leasehold.core.ops import Event, Op, Outcome
-    from leasehold.core.timing import Duration, Timing
-    from leasehold.stores.base import Store
+    from leasehold.core.timing import Duration, Renewal, Timing
+    from leasehold.runtime.engine import Engine
 
 WATCH_POLL = 0.5
 """Seconds after which a watching thread looks whether it is still wanted."""
@@ -89,11 +88,11 @@ class AsyncLease(Tenure):
     async def _give_back(self, *, raising: bool) -> bool:
         # Stop believing and renewing first: a late renewal must not follow the release.
         self._advance(Over(Loss.RELEASED), self._now())
-        if self._released or self._belief.loss not in DISPOSABLE:
+        if self._released or self._belief.loss not in DISPOSABLE or self._generation != self._engine.generation:
             return False
         try:
             outcome, _ = await _call(self._engine, Release(self._op.resource, self._op.lease_id))
-        except asyncio.CancelledError:
+        except BaseException:
             self._engine.keeper.dispose(self.resource, self.id, self._timing.ttl_ns)
             raise
         if isinstance(outcome, Unknown):
@@ -108,6 +107,8 @@ class AsyncLease(Tenure):
         self.check()
         task = asyncio.current_task()
         assert task is not None
+        if self._body is not None:
+            raise ConfigError("this lease is in an 'async with' already: acquire another")
         self._cancelling = task.cancelling()
         self._body = task
         return self
@@ -179,34 +180,12 @@ class Acquisition:
         await self._lease.__aexit__(exc_type, exc, traceback)
 
 
-class AsyncClient:
+class AsyncClient(BaseClient):
     """Leases on one store, for one event loop. May be used from many tasks; close it, or use it in an ``async with``.
 
-    Without a URL it takes ``LEASEHOLD_URL``, else a SQLite file in the user's state folder; an open
-    store works too. ``timeout`` bounds how long one answer of the store is waited for.
+    Without a URL it takes ``LEASEHOLD_URL``, else a SQLite file in the user's state folder; an open store works too.
+    ``timeout`` bounds how long one answer of the store is waited for.
     """
-
-    def __init__(
-        self,
-        url: str | Store | None = None,
-        *,
-        holder: str | None = None,
-        timeout: Duration = 5.0,
-        renewal: Renewal | str = Renewal.THIRD,
-    ) -> None:
-        seconds = to_ns(timeout, "the timeout") / 1e9
-        self._engine = Engine(url or default_url(), holder=check_holder(holder), timeout=seconds)
-        self._terms = TermsBook(self._engine.store.guarantees, renewal)
-
-    @property
-    def url(self) -> str:
-        """The store's URL, without passwords."""
-        return self._engine.store.url
-
-    @property
-    def holder(self) -> str:
-        """The name under which this client holds leases."""
-        return self._engine.holder
 
     def acquire(
         self,
@@ -222,8 +201,8 @@ class AsyncClient:
         """Wait for the resource and return the lease on it, or raise `LeaseHeld`.
 
         ``ttl`` is a duration or, to say more, a `Timing`. ``wait``: None waits for ever, a number for at most so many
-        seconds, 0 not at all. The lease is renewed until
-        it is released, but not beyond ``max_hold`` and, with ``stall_after``, only while ``lease.progress()`` is called.
+        seconds, 0 not at all. The lease is renewed until it is released, but not beyond ``max_hold`` and, with
+        ``stall_after``, only while ``lease.progress()`` is called.
         """
         self._engine.require_open()
         terms = self._terms.terms(ttl, renewal=renewal, max_hold=max_hold, stall_after=stall_after)
@@ -263,7 +242,7 @@ class AsyncClient:
     async def list(self, prefix: str = "") -> list[Record]:
         """Return all leases whose resource starts with the prefix, by name."""
         self._engine.require_open()
-        engine = self._engine
+        engine, prefix = self._engine, check_prefix(prefix)
         return await asyncio.to_thread(lambda: [*engine.store.scan(prefix, timeout=engine.timeout)])
 
     async def revoke(self, resource: str, *, force: bool = False) -> float | None:
@@ -273,7 +252,7 @@ class AsyncClient:
         yet: until it has, only the fencing token keeps its writes out.
         """
         self._engine.require_open()
-        outcome, _ = await _call(self._engine, Revoke(check_resource(resource), force))
+        outcome, _ = await _call(self._engine, Revoke(check_resource(resource), check_force(force)))
         if isinstance(outcome, Unknown):
             raise outcome.error
         return outcome.free_in_ns / 1e9 if isinstance(outcome, Released) else None
@@ -281,7 +260,7 @@ class AsyncClient:
     def watch(self, prefix: str = "") -> AsyncWatch:
         """Return the stream of what happens from now on to resources that start with the prefix."""
         self._engine.require_open()
-        return AsyncWatch(Watch(self._engine, prefix))
+        return AsyncWatch(Watch(self._engine, check_prefix(prefix)))
 
     async def close(self) -> None:
         """Release what is held, within a second, and end."""
@@ -294,17 +273,14 @@ class AsyncClient:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.url} holding {len(self._engine.held)}>"
-
     async def _acquire(
         self, resource: str, terms: Terms, wait: Duration | None, metadata: Mapping[str, str] | None
     ) -> AsyncLease:
         engine = self._engine
         engine.require_open()
         claim = make_claim(engine, resource, terms, wait=wait, metadata=metadata)
-        engine.waiters.expect(claim.op.lease_id)
         try:
+            engine.waiters.expect(claim.op.lease_id)
             return await self._pursue(claim, terms)
         except BaseException:
             # Cancelled, timed out or failed: whatever is still on its way must not be granted to nobody.
@@ -337,7 +313,7 @@ class AsyncClient:
             if isinstance(decision, GiveUp):
                 raise decision.error
             if isinstance(decision, Sleep):
-                self._refuse_deadlock(outcome)
+                self._refuse_deadlock(asyncio.current_task(), outcome)
                 await self._sleep(claim, decision.until_ns)
                 engine.require_open()
             if isinstance(decision, StartOver):
@@ -356,11 +332,6 @@ class AsyncClient:
             async with asyncio.timeout(max(0, until_ns - self._engine.clock.now()) / 1e9):
                 await called.wait()
 
-    def _refuse_deadlock(self, outcome: Outcome) -> None:
-        mine = self._engine.held_by(asyncio.current_task(), outcome.token) if isinstance(outcome, Held) else None
-        if mine is not None:
-            raise WouldDeadlock(mine.resource, holder=mine.holder, token=mine.token, remaining=mine.remaining)
-
 
 class AsyncWatch:
     """Iterate over it with ``async for``; close it when done."""
@@ -368,15 +339,17 @@ class AsyncWatch:
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
 
-    def __aiter__(self) -> AsyncIterator[Event]:
-        return self._events()
+    def __aiter__(self) -> Self:
+        return self
 
-    async def _events(self) -> AsyncIterator[Event]:
-        watch = self._watch
-        while not watch.ended:
-            await asyncio.to_thread(watch.poll, WATCH_POLL)
-            for event in watch.take():
-                yield event
+    async def __anext__(self) -> Event:
+        """Wait for the next event."""
+        while (event := self._watch.take()) is None:
+            if self._watch.ended:
+                self.close()
+                raise StopAsyncIteration
+            await asyncio.to_thread(self._watch.poll, WATCH_POLL)
+        return event
 
     def close(self) -> None:
         """End the stream."""

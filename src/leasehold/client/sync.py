@@ -9,14 +9,13 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from leasehold.client.terms import Terms, TermsBook, check_holder, default_url, drop_claim, make_claim, start_over
+from leasehold.client.base import BaseClient
+from leasehold.client.terms import Terms, check_force, check_prefix, drop_claim, make_claim, start_over
 from leasehold.core.claim import GiveUp, Sleep, StartOver, Take
 from leasehold.core.holder import Over, State
 from leasehold.core.lease import check_resource
-from leasehold.core.ops import Held, Loss, Lost, Release, Released, Revoke, Unknown
-from leasehold.core.timing import Renewal, to_ns
-from leasehold.errors import LeaseHeld, LeaseLost, WouldDeadlock
-from leasehold.runtime.engine import Engine
+from leasehold.core.ops import Loss, Lost, Release, Released, Revoke, Unknown
+from leasehold.errors import LeaseHeld, LeaseLost
 from leasehold.runtime.tenure import Tenure
 from leasehold.runtime.watch import Watch
 
@@ -27,9 +26,7 @@ if TYPE_CHECKING:
 
     from leasehold.core.claim import Claim
     from leasehold.core.lease import Record
-    from leasehold.core.ops import Outcome
-    from leasehold.core.timing import Duration, Timing
-    from leasehold.stores.base import Store
+    from leasehold.core.timing import Duration, Renewal, Timing
 
 DISPOSABLE = (None, Loss.RELEASED, Loss.EXPIRED, Loss.REVOKED, Loss.STALLED)
 """Losses after which the store may still have the lease under our id, so that giving it back makes sense."""
@@ -79,9 +76,13 @@ class Lease(Tenure):
         engine = self._engine
         # Stop believing and renewing first: a late renewal must not follow the release.
         self._advance(Over(Loss.RELEASED), self._now())
-        if self._released or self._belief.loss not in DISPOSABLE:
+        if self._released or self._belief.loss not in DISPOSABLE or self._generation != engine.generation:
             return False
-        outcome = engine.store.apply([Release(self._op.resource, self._op.lease_id)], timeout=engine.timeout)[0]
+        try:
+            outcome = engine.store.apply([Release(self._op.resource, self._op.lease_id)], timeout=engine.timeout)[0]
+        except BaseException:
+            engine.keeper.dispose(self.resource, self.id, self._timing.ttl_ns)
+            raise
         if isinstance(outcome, Unknown):
             engine.keeper.dispose(self.resource, self.id, self._timing.ttl_ns)
             if raising:
@@ -110,34 +111,12 @@ class Lease(Tenure):
         self._engine.callbacks.run(lambda: callback(self))
 
 
-class Client:
+class Client(BaseClient):
     """Leases on one store. May be used from many threads; close it, or use it in a ``with``.
 
-    Without a URL it takes ``LEASEHOLD_URL``, else a SQLite file in the user's state folder; an open
-    store works too. ``timeout`` bounds how long one answer of the store is waited for.
+    Without a URL it takes ``LEASEHOLD_URL``, else a SQLite file in the user's state folder; an open store works too.
+    ``timeout`` bounds how long one answer of the store is waited for.
     """
-
-    def __init__(
-        self,
-        url: str | Store | None = None,
-        *,
-        holder: str | None = None,
-        timeout: Duration = 5.0,
-        renewal: Renewal | str = Renewal.THIRD,
-    ) -> None:
-        seconds = to_ns(timeout, "the timeout") / 1e9
-        self._engine = Engine(url or default_url(), holder=check_holder(holder), timeout=seconds)
-        self._terms = TermsBook(self._engine.store.guarantees, renewal)
-
-    @property
-    def url(self) -> str:
-        """The store's URL, without passwords."""
-        return self._engine.store.url
-
-    @property
-    def holder(self) -> str:
-        """The name under which this client holds leases."""
-        return self._engine.holder
 
     def acquire(
         self,
@@ -153,14 +132,14 @@ class Client:
         """Wait for the resource and return the lease on it, or raise `LeaseHeld`.
 
         ``ttl`` is a duration or, to say more, a `Timing`. ``wait``: None waits for ever, a number for at most so many
-        seconds, 0 not at all. The lease is renewed until
-        it is released, but not beyond ``max_hold`` and, with ``stall_after``, only while ``lease.progress()`` is called.
+        seconds, 0 not at all. The lease is renewed until it is released, but not beyond ``max_hold`` and, with
+        ``stall_after``, only while ``lease.progress()`` is called.
         """
         self._engine.require_open()
         terms = self._terms.terms(ttl, renewal=renewal, max_hold=max_hold, stall_after=stall_after)
         claim = make_claim(self._engine, resource, terms, wait=wait, metadata=metadata)
-        self._engine.waiters.expect(claim.op.lease_id)
         try:
+            self._engine.waiters.expect(claim.op.lease_id)
             return self._pursue(claim, terms)
         except BaseException:
             drop_claim(self._engine, claim)
@@ -200,7 +179,7 @@ class Client:
     def list(self, prefix: str = "") -> list[Record]:
         """Return all leases whose resource starts with the prefix, by name."""
         self._engine.require_open()
-        return [*self._engine.store.scan(prefix, timeout=self._engine.timeout)]
+        return [*self._engine.store.scan(check_prefix(prefix), timeout=self._engine.timeout)]
 
     def revoke(self, resource: str, *, force: bool = False) -> float | None:
         """End somebody's lease, and tell the holder. Return in how many seconds the resource is free; None: nobody has it.
@@ -209,7 +188,9 @@ class Client:
         yet: until it has, only the fencing token keeps its writes out.
         """
         self._engine.require_open()
-        outcome = self._engine.store.apply([Revoke(check_resource(resource), force)], timeout=self._engine.timeout)[0]
+        outcome = self._engine.store.apply(
+            [Revoke(check_resource(resource), check_force(force))], timeout=self._engine.timeout
+        )[0]
         if isinstance(outcome, Unknown):
             raise outcome.error
         return outcome.free_in_ns / 1e9 if isinstance(outcome, Released) else None
@@ -217,7 +198,7 @@ class Client:
     def watch(self, prefix: str = "") -> Watch:
         """Return the stream of what happens from now on to resources that start with the prefix."""
         self._engine.require_open()
-        return Watch(self._engine, prefix)
+        return Watch(self._engine, check_prefix(prefix))
 
     def close(self) -> None:
         """Release what is held, within a second, and end."""
@@ -229,9 +210,6 @@ class Client:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.url} holding {len(self._engine.held)}>"
 
     def _pursue(self, claim: Claim, terms: Terms) -> Lease:
         engine = self._engine
@@ -248,7 +226,7 @@ class Client:
                     token=decision.token,
                     sent_ns=sent,
                     deadline_ns=decision.deadline_ns,
-                    owner=threading.get_ident(),
+                    owner=threading.current_thread(),
                     max_hold_ns=terms.max_hold_ns,
                     stall_after_ns=terms.stall_after_ns,
                 )
@@ -257,15 +235,10 @@ class Client:
             if isinstance(decision, GiveUp):
                 raise decision.error
             if isinstance(decision, Sleep):
-                self._refuse_deadlock(outcome)
+                self._refuse_deadlock(threading.current_thread(), outcome)
                 bell = threading.Event()
                 engine.waiters.ring(claim.op.lease_id, bell.set)
                 bell.wait(max(0, decision.until_ns - clock.now()) / 1e9)
                 engine.require_open()
             if isinstance(decision, StartOver):
                 start_over(engine, claim)
-
-    def _refuse_deadlock(self, outcome: Outcome) -> None:
-        mine = self._engine.held_by(threading.get_ident(), outcome.token) if isinstance(outcome, Held) else None
-        if mine is not None:
-            raise WouldDeadlock(mine.resource, holder=mine.holder, token=mine.token, remaining=mine.remaining)

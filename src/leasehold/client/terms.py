@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from leasehold.core.claim import Claim
 from leasehold.core.lease import check_resource, encode_metadata
-from leasehold.core.ops import Acquire
+from leasehold.core.ops import Acquire, Loss
 from leasehold.core.timing import Renewal, Timing, to_ns
-from leasehold.errors import ConfigError
+from leasehold.errors import ConfigError, InvalidResource
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -76,12 +76,13 @@ class TermsBook:
         try:
             known = self._known.get(key)
         except TypeError:
-            known = None
+            raise ConfigError("the terms of a lease are durations, a Timing and the name of a strategy") from None
         if known is None or isinstance(ttl, bool):  # True is 1 to a dictionary, and no duration to us
-            hold_ns = _positive(max_hold, "max_hold")
+            hold_ns = None if max_hold is None else positive_ns(max_hold, "max_hold")
+            stall_ns = None if stall_after is None else positive_ns(stall_after, "stall_after")
             if hold_ns is not None and not isinstance(ttl, Timing):
                 ttl = min(to_ns(ttl, "the TTL"), hold_ns) / 1e9  # more would keep others out for longer than it is held
-            known = Terms(self._timing(ttl, renewal), hold_ns, _positive(stall_after, "stall_after"))
+            known = Terms(self._timing(ttl, renewal), hold_ns, stall_ns)
             if len(self._known) < 1000:
                 self._known[key] = known
         return known
@@ -106,13 +107,31 @@ class TermsBook:
         return timing
 
 
-def _positive(duration: Duration | None, what: str) -> int | None:
-    if duration is None:
-        return None
+def positive_ns(duration: Duration, what: str, *, most: int | None = None) -> int:
+    """Return the nanoseconds; none, or less, are refused."""
     ns = to_ns(duration, what)
-    if ns <= 0:
-        raise ConfigError(f"{what} must be positive, and it is {ns / 1e9:g} s")
+    if ns <= 0 or (most is not None and ns > most):
+        bound = f", and at most {most / 1e9:g} s" if most else ""
+        raise ConfigError(f"{what} must be positive{bound}; it is {ns / 1e9:g} s")
     return ns
+
+
+def check_prefix(prefix: Any) -> str:
+    """Return the prefix if names can start with it."""
+    if not isinstance(prefix, str):
+        raise InvalidResource(prefix, f"a prefix is str, not {type(prefix).__name__}")
+    try:
+        prefix.encode()
+    except UnicodeEncodeError:
+        raise InvalidResource(prefix, "it has a lone surrogate, which UTF-8 can't express") from None
+    return prefix
+
+
+def check_force(force: Any) -> bool:
+    """Return it if it is a plain yes or no: whatever is merely true would end a lease at once."""
+    if not isinstance(force, bool):
+        raise ConfigError(f"force is True or False, not {type(force).__name__}")
+    return force
 
 
 def make_claim(
@@ -120,6 +139,8 @@ def make_claim(
 ) -> Claim:
     """Return a fresh attempt, with a lease id of its own."""
     wait_ns = None if wait is None else to_ns(wait, "the wait")
+    if wait_ns is not None and wait_ns < 0:
+        raise ConfigError(f"the wait can't be negative, and it is {wait_ns / 1e9:g} s")
     op = Acquire(
         check_resource(resource),
         os.urandom(16).hex(),
@@ -128,7 +149,7 @@ def make_claim(
         wait_ns is None or wait_ns > 0,
         engine.waiters.address,
         engine.seen_token,
-        encode_metadata(metadata, limit=engine.store.guarantees.max_metadata) if metadata else "",
+        "" if metadata is None else encode_metadata(metadata, limit=engine.store.guarantees.max_metadata),
     )
     until = None if wait_ns is None else engine.clock.now() + wait_ns
     return Claim(op, terms.timing, wait_until_ns=until, patience_ns=int(engine.timeout * 1e9))
@@ -143,6 +164,9 @@ def start_over(engine: Engine, claim: Claim) -> None:
 
 
 def drop_claim(engine: Engine, claim: Claim) -> None:
-    """Leave nothing of an attempt behind that failed, was cancelled or timed out."""
+    """Leave nothing of an attempt behind that failed, was cancelled, timed out or was interrupted."""
+    tenure = engine.held.get(claim.op.lease_id)
+    if tenure is not None:
+        engine.abandon(tenure, Loss.RELEASED)
     if claim.in_doubt or claim.queued:
         engine.keeper.dispose(claim.op.resource, claim.op.lease_id, claim.timing.ttl_ns, in_doubt=claim.in_doubt)

@@ -61,7 +61,7 @@ class Claim:
         self.failing_since_ns: int | None = None
         self.retry_ns = FIRST_RETRY_NS
         self.in_doubt = True
-        """Whether a request may be on its way whose answer we don't know. True until an answer is there."""
+        """Whether something may be granted to us that nobody has been handed yet."""
         self.queued = False
         """Whether the store keeps something for us: a place in the queue, or a grant that came too late."""
 
@@ -77,7 +77,7 @@ class Claim:
 
     def after(self, outcome: Outcome, sent_ns: int, now: int) -> Decision:
         """Say what follows from the answer to a request that was sent at ``sent_ns``."""
-        if not isinstance(outcome, Unknown):
+        if isinstance(outcome, (Held, Lost)):
             self.in_doubt = False
         if isinstance(outcome, Granted):
             deadline = sent_ns + self.timing.safe_time(outcome.ttl_ns)

@@ -41,6 +41,8 @@ def check_resource(name: str) -> str:
 
 def encode_metadata(metadata: Mapping[str, str] | None, *, limit: int) -> str:
     """Return the metadata as the text that stores keep: "" for none."""
+    if metadata is not None and not hasattr(metadata, "items"):
+        raise ConfigError(f"metadata maps str to str, and this is {type(metadata).__name__}")
     if not metadata:
         return ""
     items: Mapping[Any, Any] = metadata

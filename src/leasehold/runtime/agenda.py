@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from leasehold.core.clock import SECOND
 from leasehold.core.schedule import Schedule
+from leasehold.runtime.log import log
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,8 +17,16 @@ if TYPE_CHECKING:
 K = TypeVar("K")
 
 NEVER = 1 << 63
+AGAIN_NS = SECOND // 10
 LONGEST_SLEEP_NS = SECOND // 2
 """A thread's timer stands still during suspend; this bounds how late it is after the machine wakes up."""
+
+
+def start_thread(run: Callable[[], None], name: str) -> threading.Thread:
+    """Start a daemon thread. Where that fails, nothing is remembered of it, so the next one to need it tries again."""
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread.start()
+    return thread
 
 
 class Agenda(Generic[K]):
@@ -56,8 +65,7 @@ class Agenda(Generic[K]):
             self._new.append((key, due_ns))
             if self._thread is None and not self._closed:
                 self._wake_at = due_ns
-                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-                self._thread.start()
+                self._thread = start_thread(self._run, self._name)
             elif due_ns < self._wake_at:
                 self._condition.notify()
 
@@ -93,8 +101,13 @@ class Agenda(Generic[K]):
                 # back, for the time when it is really due.
                 keys += self._schedule.pop_due(now + min(self._slack(key) for key in keys))
             keys = [key for key in keys if self._wanted(key)]
-            if keys:
-                self._act(keys, now)
+            try:
+                if keys:
+                    self._act(keys, now)
+            except Exception:  # noqa: BLE001 - whatever it was, what is due must not be forgotten, nor this thread end
+                log().exception("%s: tried again in a moment", self._name)
+                for key in keys:
+                    self.set(key, self._clock.now() + AGAIN_NS)
 
     def _sort_in(self) -> None:
         for key, due in self._new:

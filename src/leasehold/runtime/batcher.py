@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from leasehold.core.ops import Unknown
 from leasehold.errors import StoreUnavailable
+from leasehold.runtime.agenda import start_thread
 from leasehold.runtime.log import log
 
 if TYPE_CHECKING:
@@ -42,8 +43,7 @@ class Batcher:
             if not self._closed:
                 self._jobs.append(job)
                 if self._thread is None:
-                    self._thread = threading.Thread(target=self._run, name="leasehold-batcher", daemon=True)
-                    self._thread.start()
+                    self._thread = start_thread(self._run, "leasehold-batcher")
                 else:
                     self._condition.notify()
                 return

@@ -14,6 +14,7 @@ from leasehold.core.clock import SECOND
 from leasehold.core.holder import Over
 from leasehold.core.ops import Loss, Release
 from leasehold.errors import ConfigError
+from leasehold.runtime.agenda import start_thread
 from leasehold.runtime.batcher import Batcher
 from leasehold.runtime.clock import SYSTEM
 from leasehold.runtime.keeper import Keeper
@@ -42,6 +43,9 @@ class Engine:
         self.timeout = timeout
         self.clock = clock or SYSTEM
         self._holder = holder
+        self.generation = 0
+        """How often the process has forked since: what belongs to another generation is not ours."""
+        self._reopening = threading.Lock()
         self._open()
         _engines.add(self)
 
@@ -53,7 +57,7 @@ class Engine:
         self.batcher = Batcher(self.store, self.clock, self.timeout)
         self.callbacks = Callbacks()
         self.held: dict[str, Tenure] = {}
-        self.watches: weakref.WeakSet[Watch] = weakref.WeakSet()
+        self.watches: set[Watch] = set()
         self.seen_token = 0
         self.closed = self._forked = False
         self.holder = self._holder or f"{os.uname().nodename}:{os.getpid()}"
@@ -90,7 +94,9 @@ class Engine:
         if self.closed:
             raise ConfigError("this client is closed")
         if self._forked:
-            self._open()
+            with self._reopening:
+                if self._forked:
+                    self._open()
 
     def _revoked(self, lease_id: str) -> None:
         tenure = self.held.get(lease_id)
@@ -99,19 +105,35 @@ class Engine:
 
     # --- ends -----------------------------------------------------------------------------------------------------
 
-    def close(self, reason: Loss = Loss.CLOSED) -> None:
+    def close(self) -> None:
         """Give back all that is held, within a short bound, and end the threads."""
         if self.closed:
             return
         self.closed = True
         if self._forked:
             return  # nothing of it was ever opened here
-        now = self.clock.now()
-        give_up = now + int(EXIT_BOUND * SECOND)
+        for end in (
+            self._give_back_all,
+            self._close_watches,
+            self.keeper.close,
+            self.batcher.close,
+            self.watchdog.close,
+            self.waiters.close,
+            self.callbacks.close,
+            self.store.close,
+        ):
+            try:
+                end()
+            except Exception:  # noqa: BLE001 - the rest has to end all the same
+                log().exception("while the client was closed")
+        _engines.discard(self)
+
+    def _give_back_all(self) -> None:
+        give_up = self.clock.now() + int(EXIT_BOUND * SECOND)
         self.waiters.dismiss(EXIT_BOUND / 2)
         tenures = list(self.held.values())
         for tenure in tenures:
-            tenure._advance(Over(reason), now)
+            tenure._advance(Over(Loss.CLOSED), self.clock.now())
         releases = [Release(t.resource, t.id) for t in tenures]
         most = self.store.guarantees.max_batch
         for start in range(0, len(releases), most):
@@ -120,26 +142,27 @@ class Engine:
                 break
             self.store.apply(releases[start : start + most], timeout=left)
         self.keeper.drain(max(0.0, (give_up - self.clock.now()) / SECOND))
+
+    def _close_watches(self) -> None:
         for watch in list(self.watches):
             watch.close()
-        self.keeper.close()
-        self.batcher.close()
-        self.watchdog.close()
-        self.waiters.close()
-        self.callbacks.close()
-        self.store.close()
-        _engines.discard(self)
 
     def after_fork(self) -> None:
         """In the child: own nothing, and start afresh at the first use. The parent's leases go on."""
-        inherited = list(self.held.values())
-        _keep_for_ever((self.store, self.keeper, self.watchdog, self.waiters, self.batcher, self.callbacks, inherited))
+        tenures, watches = list(self.held.values()), list(self.watches)
+        self.generation += 1
         self.held = {}
+        self.watches = set()
+        self._reopening = threading.Lock()
         self._forked = not self.closed
         if not isinstance(self.url, str):
             self.closed = True  # somebody else's connections: there is no telling how to make them anew
-        for tenure in inherited:
+        for tenure in tenures:
             tenure._fork()
+        for watch in watches:
+            watch.abandon()
+        # The parent's sockets and locks are not to be touched here, not even by being tidied up.
+        _inherited.append((self.store, self.keeper, self.watchdog, self.waiters, self.batcher, self.callbacks, watches))
 
 
 class Callbacks:
@@ -155,8 +178,7 @@ class Callbacks:
         self._queue.put(callback)
         with self._lock:
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="leasehold-callbacks", daemon=True)
-                self._thread.start()
+                self._thread = start_thread(self._run, "leasehold-callbacks")
 
     def close(self) -> None:
         """End the thread once all has run."""
@@ -166,18 +188,14 @@ class Callbacks:
         while (callback := self._queue.get()) is not None:
             try:
                 callback()
-            except Exception:  # noqa: BLE001 - users' code
+            except BaseException:  # noqa: BLE001 - users' code, which may even try to exit
                 log().exception("a callback raised")
 
 
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 
-def _keep_for_ever(inherited: object) -> None:
-    """Never let the parent's SQLite connections be closed in a child: even closing them there can harm the file."""
-    import ctypes  # noqa: PLC0415 - only needed in forked children
-
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(inherited))
+_inherited: list[object] = []
 
 
 def _after_fork() -> None:

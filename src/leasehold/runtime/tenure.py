@@ -14,7 +14,7 @@ from leasehold.core.lease import decode_metadata
 from leasehold.core.ops import Loss, Lost, Renew, Renewed
 from leasehold.core.schedule import JITTER, Latency, renew_at, retry_at
 from leasehold.core.timing import to_ns
-from leasehold.errors import LeaseLost
+from leasehold.errors import ConfigError, LeaseLost
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +33,7 @@ class Tenure:
     """A lease held here. Thread-safe; made by the engine, never by hand."""
 
     __slots__ = (
-        "__weakref__", "_belief", "_deadline_ns", "_due_ns", "_engine", "_failures", "_final", "_hold_until_ns", "_latency", "_listeners",
+        "__weakref__", "_belief", "_deadline_ns", "_due_ns", "_engine", "_failures", "_final", "_generation", "_hold_until_ns", "_latency", "_listeners",
         "_lock", "_lost", "_now", "_op", "_owner", "_progress_ns", "_released", "_sent_ns", "_stall_after_ns", "_timing", "token",
     )  # fmt: skip
 
@@ -54,6 +54,7 @@ class Tenure:
         stall_after_ns: int | None,
     ) -> None:
         self._engine = engine
+        self._generation = engine.generation
         self._now = engine.clock.now
         self._op = op
         self._timing = timing
@@ -199,6 +200,8 @@ class Tenure:
         return LeaseLost(self.resource, token=self.token, reason=str(self._belief.loss or Loss.EXPIRED))
 
     def _listen(self, signal: Signal, callback: Callable[[Self], object]) -> None:
+        if not callable(callback):
+            raise ConfigError(f"a callback is called with the lease, and {type(callback).__name__} can't be called")
         self._tick()
         with self._lock:
             lost = self._belief.state is State.LOST

@@ -63,7 +63,7 @@ class Waiters:
         """Wake everybody up, and wait, but not for longer, until they have gone. The client is closing."""
         with self._lock:
             self._closed = True
-            bells = [bell for bell in self._bells.values() if callable(bell)]
+            bells = [bell for bell in list(self._bells.values()) if callable(bell)]
         for bell in bells:
             bell()
         with self._gone:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 from leasehold.core.clock import SECOND
 from leasehold.core.ops import Event
 from leasehold.core.watching import Watching
+from leasehold.errors import LeaseholdError
 
 if TYPE_CHECKING:
     from typing import Self
@@ -28,9 +30,14 @@ class Watch:
         self._watching = Watching()
         self._ready: deque[Event] = deque()
         self._closed = False
+        self._polling = threading.Lock()
         self._subscription = engine.store.subscribe(prefix)
         engine.watches.add(self)
-        self._resync()
+        try:
+            self._resync()
+        except BaseException:
+            self.close()
+            raise
         self._ready.clear()  # what was there before is known, not news
 
     def __iter__(self) -> Self:
@@ -38,26 +45,37 @@ class Watch:
 
     def __next__(self) -> Event:
         """Wait for the next event."""
-        while not self._ready:
+        while (event := self.take()) is None:
             if self.ended:
                 self.close()
                 raise StopIteration
             self.poll(LONGEST_SLEEP)
-        return self._ready.popleft()
+        return event
 
     @property
     def ended(self) -> bool:
         """Whether the stream, or its client, was closed."""
         return self._closed or self._engine.closed
 
-    def take(self) -> list[Event]:
-        """Return the events that are there, without waiting."""
-        events = list(self._ready)
-        self._ready.clear()
-        return events
+    def take(self) -> Event | None:
+        """Return the next event if it is there, without waiting."""
+        try:
+            return self._ready.popleft()
+        except IndexError:
+            return None
 
     def poll(self, seconds: float) -> None:
         """Wait up to that long for events to be there."""
+        with self._polling:
+            if self._ready or self.ended:
+                return
+            try:
+                self._poll(seconds)
+            except LeaseholdError:
+                if not self.ended:
+                    raise
+
+    def _poll(self, seconds: float) -> None:
         clock = self._engine.clock
         due = self._watching.next_look()
         if due is not None:
@@ -66,36 +84,42 @@ class Watch:
             time.sleep(seconds)
             self._resync()
             return
+        self._hear(seconds)
+        names = self._watching.due(clock.now())
+        if names:
+            # What time has done to these. Events that came before the answer count before it, so they go first.
+            records = self._engine.store.read(names, timeout=self._engine.timeout)
+            self._hear(0)
+            for name, record in zip(names, records, strict=True):
+                if name in self._watching.due(clock.now()):
+                    self._ready.extend(self._watching.looked(name, record, clock.now(), clock.wall_us()))
+
+    def _hear(self, seconds: float) -> None:
+        assert self._subscription is not None
         news = self._subscription.get(seconds)
-        now = clock.now()
         if news is None:
             self._resync()
         for event in news or ():
             if isinstance(event, Event):
-                self._ready.extend(self._watching.heard(event, now))
-        self._look(now)
+                self._ready.extend(self._watching.heard(event, self._engine.clock.now()))
 
     def close(self) -> None:
         """End the stream."""
         if not self._closed:
             self._closed = True
+            self._engine.watches.discard(self)
             if self._subscription is not None:
                 self._subscription.close()
+
+    def abandon(self) -> None:
+        """In a forked child: it is the parent's, so it ends here without a word to the store."""
+        self._closed = True
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _look(self, now: int) -> None:
-        """Ask about the leases whose time should be over."""
-        names = self._watching.due(now)
-        if names:
-            store, clock = self._engine.store, self._engine.clock
-            records = store.read(names, timeout=self._engine.timeout)
-            for name, record in zip(names, records, strict=True):
-                self._ready.extend(self._watching.looked(name, record, clock.now(), clock.wall_us()))
 
     def _resync(self) -> None:
         store, clock = self._engine.store, self._engine.clock

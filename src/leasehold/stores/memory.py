@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from leasehold.core import rules
 from leasehold.core.entry import Entry
 from leasehold.core.ops import Notice, Unknown
-from leasehold.errors import ConfigError, StoreUnavailable
+from leasehold.errors import ConfigError
 from leasehold.stores.base import Capability, Guarantees
 
 if TYPE_CHECKING:
@@ -131,12 +131,10 @@ class MemoryStore:
         # A fork copies the memory but must not copy the leases, so the process is part of the name.
         self._table = _tables.setdefault((os.getpid(), name, url.namespace), MemoryTable())
 
-    def apply(self, ops: Sequence[Op], *, timeout: float) -> list[Outcome]:
+    def apply(self, ops: Sequence[Op], *, timeout: float) -> list[Outcome]:  # noqa: ARG002 - nothing here takes time
         """Carry out the operations under the table's lock."""
         table = self._table
-        if not table.lock.acquire(timeout=timeout):
-            return [Unknown(StoreUnavailable("memory", f"busy for {timeout:g} s"))] * len(ops)
-        try:
+        with table.lock:
             now = self._clock.host_ns()
             table.wall_us = self._clock.wall_us()
             outcomes = [_one(table, op, now) for op in ops]
@@ -146,27 +144,21 @@ class MemoryStore:
                 table.collect(now)
             table.push()
             return outcomes
-        finally:
-            table.lock.release()
 
-    def read(self, resources: Sequence[str], *, timeout: float) -> list[Record | None]:
+    def read(self, resources: Sequence[str], *, timeout: float) -> list[Record | None]:  # noqa: ARG002
         """Return who holds what."""
-        table = self._locked(timeout)
-        try:
+        table = self._table
+        with table.lock:
             now = self._clock.host_ns()
             return [rules.record(table, table.load(name), now) for name in resources]
-        finally:
-            table.lock.release()
 
-    def scan(self, prefix: str, *, timeout: float) -> Iterator[Record]:
+    def scan(self, prefix: str, *, timeout: float) -> Iterator[Record]:  # noqa: ARG002
         """Return all live leases under the prefix."""
-        table = self._locked(timeout)
-        try:
+        table = self._table
+        with table.lock:
             names = sorted(name for name in table.entries if name.startswith(prefix))
             now = self._clock.host_ns()
             records = [rules.record(table, table.load(name), now) for name in names]
-        finally:
-            table.lock.release()
         return iter([record for record in records if record is not None])
 
     def subscribe(self, prefix: str | None = None) -> MemorySubscription:
@@ -182,11 +174,6 @@ class MemoryStore:
 
     def close(self) -> None:
         """Nothing to let go of: the leases belong to the process."""
-
-    def _locked(self, timeout: float) -> MemoryTable:
-        if not self._table.lock.acquire(timeout=timeout):
-            raise StoreUnavailable("memory", f"busy for {timeout:g} s")
-        return self._table
 
 
 def _one(table: MemoryTable, op: Op, now: int) -> Outcome:

@@ -23,6 +23,9 @@ class Harness:
     mints_by_our_clock: bool = False
     """Whether the wall clock in the tokens is that of the clock handed in, so that tests can set it back."""
 
+    can_hang: bool = True
+    """Whether a call to the store can be left without an answer at all."""
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 

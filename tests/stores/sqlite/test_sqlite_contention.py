@@ -72,7 +72,7 @@ def test_a_reader_waits_no_longer_than_it_said_for_a_writer_of_its_own_process(
     writer = threading.Thread(target=real.apply, args=([ASK],), kwargs={"timeout": 2})
     writer.start()
     try:
-        while not real._turn.locked():
+        while not real._turn.taken():
             time.sleep(0.001)
         started = time.monotonic()
         with suppress(StoreUnavailable):

@@ -11,7 +11,6 @@ import json
 import os
 import random
 import sqlite3
-import threading
 import time
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -22,9 +21,10 @@ from leasehold.core.lease import TOKEN_LIMIT
 from leasehold.core.ops import Acquire, Granted, Release, Released, Renew, Renewed, Summons, Unknown
 from leasehold.errors import ConfigError, LeaseholdError, StoreUnavailable
 from leasehold.stores.base import Capability, Guarantees
-from leasehold.stores.sqlite import file
+from leasehold.stores.sqlite import file, forks
 from leasehold.stores.sqlite.subscription import SqliteSubscription
 from leasehold.stores.sqlite.table import SqliteTable
+from leasehold.stores.sqlite.turn import Turn
 from leasehold.stores.sqlite.wake import Post
 
 if TYPE_CHECKING:
@@ -41,6 +41,10 @@ TOKEN_BLOCK = 60_000_000
 """How many tokens are reserved ahead: as they follow the wall clock in microseconds, a minute's."""
 OPEN_TIMEOUT = 5.0
 CLOSE_TIMEOUT = 1.0
+FORK_TIMEOUT = 10.0
+"""Seconds that a fork waits for a call that is under way."""
+NOTICES_AT_ONCE = 64
+"""How many fit into one datagram, with the longest names there are."""
 COLLECT_EVERY = 256
 COLLECT_ROWS = 512
 QUICK_ACQUIRE = file.sql("acquire.sql")
@@ -52,6 +56,10 @@ CHECK_EVERY_NS = SECOND // 100
 """How often a loop of quick operations looks whether the file is still the same; all others look each time."""
 FIRST_PAUSE = 50e-6
 LONGEST_PAUSE = 2e-3
+
+
+class OtherBoot(Exception):  # noqa: N818 - no error: it leads to what has to be done first
+    """The times in the file are of another boot."""
 
 
 class SqliteStore:
@@ -74,6 +82,8 @@ class SqliteStore:
         if url.netloc or len(url.path) < 2:
             raise ConfigError("a SQLite URL is sqlite:///relative.db or, with four slashes, sqlite:////absolute.db")
         path = url.path[1:]
+        if path.startswith("//"):
+            path = "/" + path.lstrip("/")
         if "\0" in path:
             raise ConfigError("a path can't have a zero byte")
         self._path = os.path.abspath(path)
@@ -83,7 +93,7 @@ class SqliteStore:
         self._namespace = url.namespace
         self._clock = clock
         self._boot_id = clock.host_epoch()
-        self._turn = threading.Lock()
+        self._turn = Turn(clock)
         self._idle: list[SqliteTable] = []
         self._post = Post(self._path + "-wake")
         self._applied = 0
@@ -99,6 +109,7 @@ class SqliteStore:
         self._identity = file.identity(self._path)
         if self._identity is None:
             raise StoreUnavailable("sqlite", f"{self._path} was deleted while it was opened")
+        forks.add(self)
 
     # --- the contract ---------------------------------------------------------------------------------------------
 
@@ -141,13 +152,24 @@ class SqliteStore:
 
     def close(self) -> None:
         """Close the connections; one that is in use is closed by whoever uses it."""
-        in_turn = self._turn.acquire(timeout=CLOSE_TIMEOUT)
+        in_turn = self._turn.take(CLOSE_TIMEOUT)
         self._closed = True
-        while self._idle:
-            self._idle.pop().db.close()
+        self._disconnect()
         self._post.close()
+        forks.discard(self)
         if in_turn:
-            self._turn.release()
+            self._turn.give()
+
+    def pause(self) -> bool:
+        """Have no connection open until ``resume``: the process is about to fork."""
+        paused = self._turn.take(FORK_TIMEOUT)
+        if paused:
+            self._disconnect()
+        return paused
+
+    def resume(self) -> None:
+        """Go on, with new connections."""
+        self._turn.give()
 
     # --- the undisputed case --------------------------------------------------------------------------------------
 
@@ -158,7 +180,7 @@ class SqliteStore:
         whose own count began before that, stops sooner still.
         """
         quick = self._quick.get(type(op))
-        if quick is None or self._applied >= COLLECT_EVERY or not self._turn.acquire(blocking=False):
+        if quick is None or self._applied >= COLLECT_EVERY or not self._turn.take(0):
             return None
         table = None
         try:
@@ -174,7 +196,7 @@ class SqliteStore:
         finally:
             if table is not None:
                 self._idle.append(table)
-            self._turn.release()
+            self._turn.give()
 
     def _quick_acquire(self, db: sqlite3.Connection, op: Acquire, now: int) -> Granted | None:
         if op[PLAIN_FROM:] != PLAIN:
@@ -223,27 +245,31 @@ class SqliteStore:
             finally:
                 self._give(table)
         finally:
-            self._turn.release()
+            self._turn.give()
 
     def _read(self, work: Callable[[SqliteTable, int], T], timeout: float) -> T:
         """Run the work on a snapshot."""
-        self._wait_for_turn(timeout)
-        try:
-            table = self._take(timeout)
-        finally:
-            self._turn.release()
-        try:
-            return self._retrying(lambda: self._snapshot(table, work), timeout)
-        finally:
-            with self._turn:
-                self._give(table)
+        for _ in range(2):
+            self._wait_for_turn(timeout)
+            try:
+                table = self._take(timeout)
+                try:
+                    return self._retrying(partial(self._snapshot, table, work), timeout)
+                except OtherBoot:
+                    pass
+                finally:
+                    self._give(table)
+            finally:
+                self._turn.give()
+            self._write(lambda _table, _now: None, timeout)  # carries the file over into this boot
+        raise StoreUnavailable("sqlite", f"{self._path} changes from boot to boot under our eyes")
 
     def _snapshot(self, table: SqliteTable, work: Callable[[SqliteTable, int], T]) -> T:
         self._check_same_file()
         file.rollback(table.db)
-        if table.db.execute("SELECT boot_id FROM meta").fetchone()[0] != self._boot_id:
-            self._write(lambda _table, _now: None, OPEN_TIMEOUT)  # carries the file over into this boot
         table.db.execute("BEGIN")
+        if table.db.execute("SELECT boot_id FROM meta").fetchone()[0] != self._boot_id:
+            raise OtherBoot
         return work(table, self._clock.host_ns())
 
     def _begin(self, db: sqlite3.Connection, give_up: int) -> None:
@@ -281,7 +307,7 @@ class SqliteStore:
 
     def _wait_for_turn(self, timeout: float) -> None:
         """Take turns within the process: SQLite's own lock is only for the other processes."""
-        if not self._turn.acquire(timeout=max(timeout, 0)):
+        if not self._turn.take(max(timeout, 0)):
             raise StoreUnavailable("sqlite", f"{self._path} is busy for {timeout:g} s")
 
     # --- connections ----------------------------------------------------------------------------------------------
@@ -297,6 +323,10 @@ class SqliteStore:
             self._idle.append(table)
         else:
             table.db.close()
+
+    def _disconnect(self) -> None:
+        while self._idle:
+            self._idle.pop().db.close()
 
     def _open(self) -> SqliteTable:
         db = file.connect(self._path, create=self._identity is None)
@@ -333,16 +363,25 @@ class SqliteStore:
         for address in watchers:
             self._post.send(address, b"")
         while notices:
-            gone = [n for n in notices if not self._call(n) and n.summons is Summons.RESERVED]
-            leaving = [Release(n.resource, n.lease_id) for n in gone]
+            leaving = [Release(n.resource, n.lease_id) for n in self._call(notices) if n.summons is Summons.RESERVED]
             try:
                 _, notices, _ = self._write(partial(_apply_all, ops=leaving), timeout) if leaving else ([], [], [])
             except LeaseholdError:
                 return  # they drop out by themselves
 
-    def _call(self, notice: Notice) -> bool:
-        message = json.dumps([notice.summons, notice.resource, notice.lease_id]).encode()
-        return self._post.send(notice.address, message)
+    def _call(self, notices: list[Notice]) -> list[Notice]:
+        """Send the notices, those for one client together; return those that reach nobody."""
+        by_address: dict[str, list[Notice]] = {}
+        for notice in notices:
+            by_address.setdefault(notice.address, []).append(notice)
+        unheard = []
+        for address, theirs in by_address.items():
+            for start in range(0, len(theirs), NOTICES_AT_ONCE):
+                some = theirs[start : start + NOTICES_AT_ONCE]
+                words = [[n.summons, n.resource, n.lease_id] for n in some]
+                if not self._post.send(address, json.dumps(words).encode()):
+                    unheard += some
+        return unheard
 
 
 def _apply_all(table: SqliteTable, now: int, *, ops: Sequence[Op]) -> list[Outcome]:

@@ -38,9 +38,7 @@ class SqliteSubscription:
         """Return what came; None when events may have been missed."""
         news: list[Event | Notice] = []
         for message in self._mailbox.get(timeout if self._prefix is None else min(timeout, REFRESH_NS / SECOND)):
-            notice = self._notice(message)
-            if notice is not None:
-                news.append(notice)
+            news += self._notices(message)
         if self._prefix is not None:
             events = self._register(first=False)
             if events is None:
@@ -59,12 +57,14 @@ class SqliteSubscription:
         table.db.execute("DELETE FROM watchers WHERE address = ?", (self.address,))
         table.db.execute("UPDATE meta SET watched_until_ns = (SELECT ifnull(max(until_ns), 0) FROM watchers)")
 
-    def _notice(self, message: bytes) -> Notice | None:
+    def _notices(self, message: bytes) -> list[Notice]:
         try:
-            summons, resource, lease_id = json.loads(message)
-            return Notice(self.address, Summons(summons), resource, lease_id)
+            return [
+                Notice(self.address, Summons(why), resource, lease_id)
+                for why, resource, lease_id in json.loads(message)
+            ]
         except (ValueError, TypeError):
-            return None  # a nudge without a word, or somebody's noise
+            return []  # a nudge without a word, or somebody's noise
 
     def _register(self, *, first: bool) -> list[Event] | None:
         """Read on in the log and, now and then, say that we still watch. None: the log has a gap for us."""

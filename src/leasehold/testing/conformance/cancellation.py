@@ -62,6 +62,7 @@ class Cancellation(Case):
         faulty.lost_replies = 0
 
     def test_a_thread_that_times_out_while_the_store_hangs(self, lab: Harness, store: Store) -> None:
+        _require_hanging(lab)
         client = Client(lab.url(), timeout=0.3)
         with lab.hanging(), pytest.raises(StoreUnavailable):
             client.acquire("job", ttl=30)
@@ -71,6 +72,8 @@ class Cancellation(Case):
         client.close()
 
     def test_a_task_that_is_cancelled_while_the_store_hangs(self, lab: Harness, store: Store) -> None:
+        _require_hanging(lab)
+
         async def scenario() -> None:
             async with AsyncClient(lab.url(), timeout=PATIENCE) as client:
                 with lab.hanging():
@@ -216,6 +219,11 @@ class Cancellation(Case):
                     assert await asyncio.to_thread(lease.release)
 
             asyncio.run(scenario())
+
+
+def _require_hanging(lab: Harness) -> None:
+    if not lab.can_hang:
+        pytest.skip("a call to this store always returns")
 
 
 async def _await(acquisition: object) -> object:

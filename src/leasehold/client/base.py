@@ -1,0 +1,54 @@
+"""What both clients are made of: a store, the machinery around it, and how leases are to be held."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leasehold.client.terms import TermsBook, check_holder, default_url, positive_ns
+from leasehold.core.ops import Held
+from leasehold.core.timing import MAX_TTL_NS, Renewal
+from leasehold.errors import ConfigError, WouldDeadlock
+from leasehold.runtime.engine import Engine
+from leasehold.stores.base import Store
+
+if TYPE_CHECKING:
+    from leasehold.core.ops import Outcome
+    from leasehold.core.timing import Duration
+
+
+class BaseClient:
+    """Not for use by itself: see `Client` and `AsyncClient`."""
+
+    def __init__(
+        self,
+        url: str | Store | None = None,
+        *,
+        holder: str | None = None,
+        timeout: Duration = 5.0,
+        renewal: Renewal | str = Renewal.THIRD,
+    ) -> None:
+        seconds = positive_ns(timeout, "the timeout", most=MAX_TTL_NS) / 1e9
+        where = default_url() if url is None else url
+        if not isinstance(where, (str, Store)):
+            raise ConfigError(f"a client takes a URL or an open store, not {type(where).__name__}")
+        self._engine = Engine(where, holder=check_holder(holder), timeout=seconds)
+        self._terms = TermsBook(self._engine.store.guarantees, renewal)
+
+    @property
+    def url(self) -> str:
+        """The store's URL, without passwords."""
+        return self._engine.store.url
+
+    @property
+    def holder(self) -> str:
+        """The name under which this client holds leases."""
+        return self._engine.holder
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.url} holding {len(self._engine.held)}>"
+
+    def _refuse_deadlock(self, owner: object, outcome: Outcome) -> None:
+        """Raise, rather than let this thread or task wait for what only itself will give back."""
+        mine = self._engine.held_by(owner, outcome.token) if isinstance(outcome, Held) else None
+        if mine is not None:
+            raise WouldDeadlock(mine.resource, holder=mine.holder, token=mine.token, remaining=mine.remaining)

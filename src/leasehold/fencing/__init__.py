@@ -1,0 +1,51 @@
+"""Guards for the places that are written to: they refuse the token of a holder whose time is over.
+
+A guard knows only what came through it. It can't refuse a late write before a newer holder has been there, and it
+can't see writes that go round it: send *every* write of a resource through its guard. Reads need no token.
+
+========================  ==========================================================
+what is written to        the guard
+========================  ==========================================================
+anything in memory        ``Fence``: ``with fence.guard(lease): ...``
+a file                    ``FencedFile(path).write(lease, data)``
+SQLite                    ``with fence(connection, lease): ...`` in your transaction
+SQLAlchemy on SQLite      the same; ``async with`` for its asyncio side
+========================  ==========================================================
+
+A guard takes a lease, or a ``(resource, token)`` pair that came with a message or from ``from_environ()``.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from leasehold.fencing.file import FencedFile
+    from leasehold.fencing.memory import Fence
+    from leasehold.fencing.registry import create_table, fence
+    from leasehold.fencing.stamp import Fenceable, Stamp, from_environ
+
+__all__ = ["Fence", "Fenceable", "FencedFile", "Stamp", "create_table", "fence", "from_environ"]
+
+_HOMES = {
+    "Fence": "memory",
+    "Fenceable": "stamp",
+    "FencedFile": "file",
+    "Stamp": "stamp",
+    "create_table": "registry",
+    "fence": "registry",
+    "from_environ": "stamp",
+}
+
+
+def __getattr__(name: str) -> object:
+    # Each guard is imported when it is asked for: a program that fences files needs no database.
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{home}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

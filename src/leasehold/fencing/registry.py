@@ -1,0 +1,82 @@
+"""Finds the guard for a connection by the library that it comes from. A guard's module is imported when it is needed."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, overload
+
+from leasehold.errors import ConfigError
+from leasehold.fencing.table import DEFAULT
+
+if TYPE_CHECKING:
+    import sqlite3
+    from contextlib import AbstractAsyncContextManager, AbstractContextManager
+    from types import ModuleType
+
+    import sqlalchemy.ext.asyncio as sqlalchemy_asyncio
+    import sqlalchemy.orm as sqlalchemy_orm
+    from sqlalchemy import Connection
+
+    from leasehold.fencing.stamp import Bearer, Stamp
+
+KNOWN = {
+    "sqlite3": "leasehold.fencing.sqlite",
+    "sqlalchemy": "leasehold.fencing.sqlalchemy",
+}
+"""Library -> the module with its ``guard(connection, bearer, table)`` and ``create_table(connection, table)``."""
+
+
+@overload
+def fence(connection: sqlite3.Connection, lease: Bearer, *, table: str = DEFAULT) -> AbstractContextManager[Stamp]: ...
+@overload
+def fence(
+    connection: Connection | sqlalchemy_orm.Session | sqlalchemy_orm.scoped_session[Any],
+    lease: Bearer,
+    *,
+    table: str = DEFAULT,
+) -> AbstractContextManager[Stamp]: ...
+@overload
+def fence(
+    connection: sqlalchemy_asyncio.AsyncConnection
+    | sqlalchemy_asyncio.AsyncSession
+    | sqlalchemy_asyncio.async_scoped_session[Any],
+    lease: Bearer,
+    *,
+    table: str = DEFAULT,
+) -> AbstractAsyncContextManager[Stamp]: ...
+def fence(connection: Any, lease: Bearer, *, table: str = DEFAULT) -> Any:
+    """Guard the writes of a transaction: it is for a ``with``, or for an ``async with`` where the connection is async.
+
+    It does not protect another database than the connection's, writes of transactions that have no guard, or anything
+    from a late write that comes before the newer holder's first guarded one. It protects one transaction: a body that
+    ends it gets `ConfigError`, since nothing fences what comes after. A connection that several threads write through
+    at once is one transaction to the database, so whose writes are guarded is anybody's guess: one a thread.
+
+    If a transaction is open, it is used, and it stays yours to commit: the guard lasts until then, whatever was read
+    or written before included. If none is, one is begun (with BEGIN IMMEDIATE on SQLite), committed at the end of the
+    ``with`` and rolled back if the body raises. Either way the newest token is kept in the same transaction, in the
+    table ``leasehold_fence``, which is made when it is missing; ``table=`` names another.
+
+    `Fenced` is raised on entering when a newer token has been here, and the transaction is rolled back, with whatever
+    it had written before. A lease that knows itself lost raises `LeaseLost` before the database is touched. Errors of
+    the database come as the driver raises them. The same token may come as often as it likes.
+    """
+    return _library(connection).guard(connection, lease, table)
+
+
+def create_table(connection: Any, table: str = DEFAULT) -> None:
+    """Make the guards' table, where those who write may not make tables, in the open transaction if there is one.
+
+    It doesn't commit. For async: ``await connection.run_sync(create_table)``.
+    """
+    _library(connection).create_table(connection, table)
+
+
+def _library(connection: object) -> ModuleType:
+    # By name, so that no library is imported that the program has not imported itself.
+    for cls in type(connection).__mro__:
+        module = KNOWN.get(cls.__module__.partition(".")[0])
+        if module is not None:
+            return import_module(module)
+    kind = f"{type(connection).__module__}.{type(connection).__qualname__}"
+    raise ConfigError(f"no guard for {kind}; fence(connection, lease) takes connections of: {', '.join(KNOWN)}")

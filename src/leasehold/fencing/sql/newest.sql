@@ -1,0 +1,1 @@
+SELECT token FROM {table} WHERE resource = :resource

@@ -1,0 +1,47 @@
+"""Turns within a process, so that only one of its threads at a time contends for SQLite's lock with other processes."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import TYPE_CHECKING
+
+from leasehold.core.clock import SECOND
+
+if TYPE_CHECKING:
+    from leasehold.core.clock import Clock
+
+OVERDUE_NS = SECOND
+
+
+class Turn:
+    """A lock that heals: a thread that was interrupted at the wrong instruction may never give it back.
+
+    It only saves work. What excludes is SQLite's own lock, so two threads that have the turn at once do no harm.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._until_ns = 0
+
+    def take(self, seconds: float) -> bool:
+        """Wait for the turn, but not for longer; whoever gets it gives it back within that time."""
+        lock = self._lock
+        if not lock.acquire(blocking=seconds > 0, timeout=seconds if seconds > 0 else -1):
+            if seconds <= 0 or self._clock.now() < self._until_ns + OVERDUE_NS:
+                return False
+            # Its holder's time is long over, and nobody works for longer than that: it was lost.
+            lock = self._lock = threading.Lock()
+            lock.acquire()
+        self._until_ns = self._clock.now() + int(seconds * SECOND)
+        return True
+
+    def give(self) -> None:
+        """Give it back."""
+        with contextlib.suppress(RuntimeError):  # it was taken to be lost, and has been replaced
+            self._lock.release()
+
+    def taken(self) -> bool:
+        """Whether somebody has it."""
+        return self._lock.locked()

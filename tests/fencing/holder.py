@@ -1,0 +1,122 @@
+"""A holder that is stopped between its check and its write: ``python -m tests.fencing.holder URL GUARD PATH``.
+
+It takes the lease, prints its token, asks whether the lease is its own, and stops itself (SIGSTOP), as a debugger or a
+busy host would. Whenever it is continued, it writes, without asking again, and says what came of it. In the end it
+tries the guard with the lease itself, which asks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sqlite3
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from leasehold import Client, LeaseholdError
+from leasehold.fencing import FencedFile, fence
+
+RESOURCE = "reports/nightly"
+TTL = 0.5
+
+
+def write_to_memory(path: str, bearer: Any, body: str, *, guarded: bool) -> None:
+    """Have it written by the process that owns the memory: here, the test."""
+    resource, token = bearer if isinstance(bearer, tuple) else _asked(bearer)
+    sys.stdout.write(json.dumps({"resource": resource, "token": token, "body": body, "guarded": guarded}) + "\n")
+    sys.stdout.flush()
+    answer = json.loads(sys.stdin.readline())
+    if answer["refused"]:
+        raise LeaseholdError(answer["refused"])
+
+
+def _asked(lease: Any) -> tuple[str, int]:
+    lease.check()
+    return lease.resource, lease.token
+
+
+def write_to_file(path: str, bearer: Any, body: str, *, guarded: bool) -> None:
+    if guarded:
+        FencedFile(path).write(bearer, body)
+    else:
+        Path(path).write_text(body)
+
+
+def write_to_sqlite(path: str, bearer: Any, body: str, *, guarded: bool) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        if guarded:
+            with fence(connection, bearer):
+                connection.execute("UPDATE doc SET body = ?", (body,))
+        else:
+            with connection:
+                connection.execute("UPDATE doc SET body = ?", (body,))
+
+
+def write_to_sqlalchemy(path: str, bearer: Any, body: str, *, guarded: bool) -> None:
+    import sqlalchemy as sa
+
+    engine = sa.create_engine(f"sqlite:///{path}")
+    with engine.begin() as connection:
+        if guarded:
+            with fence(connection, bearer):
+                connection.execute(sa.text("UPDATE doc SET body = :body"), {"body": body})
+        else:
+            connection.execute(sa.text("UPDATE doc SET body = :body"), {"body": body})
+    engine.dispose()
+
+
+def write_to_sqlalchemy_async(path: str, bearer: Any, body: str, *, guarded: bool) -> None:
+    import sqlalchemy as sa
+    from sqlalchemy.ext.asyncio import create_async_engine
+
+    async def write() -> None:
+        engine = create_async_engine(f"sqlite+aiosqlite:///{path}")
+        async with engine.begin() as connection:
+            if guarded:
+                async with fence(connection, bearer):
+                    await connection.execute(sa.text("UPDATE doc SET body = :body"), {"body": body})
+            else:
+                await connection.execute(sa.text("UPDATE doc SET body = :body"), {"body": body})
+        await engine.dispose()
+
+    asyncio.run(write())
+
+
+WRITE = {
+    "memory": write_to_memory,
+    "file": write_to_file,
+    "sqlite": write_to_sqlite,
+    "sqlalchemy": write_to_sqlalchemy,
+    "sqlalchemy-async": write_to_sqlalchemy_async,
+}
+
+
+def main() -> None:
+    url, kind, path = sys.argv[1:]
+    write = WRITE[kind]
+    with Client(url, holder="stopped") as leases:
+        lease = leases.acquire(RESOURCE, ttl=TTL)
+        stamp = (lease.resource, lease.token)
+        say({"token": lease.token})
+        lease.check()
+        os.kill(os.getpid(), signal.SIGSTOP)
+        for bearer, guarded in ((stamp, True), (lease, True), (stamp, False)):
+            try:
+                write(path, bearer, "stale", guarded=guarded)
+                say({"refused": None})
+            except LeaseholdError as error:
+                say({"refused": type(error).__name__, "text": str(error)})
+            sys.stdin.readline()
+
+
+def say(what: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(what) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

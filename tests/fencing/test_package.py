@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from leasehold import fencing
+
+
+def test_every_name_is_there() -> None:
+    assert all(getattr(fencing, name) is not None for name in fencing.__all__)
+    assert dir(fencing) == sorted(fencing.__all__)
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'fense'"):
+        _ = fencing.fense
+
+
+@pytest.mark.parametrize(
+    ("code", "unwanted"),
+    [
+        ("import leasehold", ["leasehold.fencing", "sqlite3", "sqlalchemy"]),
+        (
+            "import leasehold.fencing",
+            ["leasehold.fencing.stamp", "leasehold.fencing.registry", "sqlite3", "sqlalchemy"],
+        ),
+        ("from leasehold.fencing import Fence", ["leasehold.fencing.file", "sqlite3", "sqlalchemy"]),
+        ("from leasehold.fencing import fence, FencedFile", ["leasehold.fencing.sqlite", "sqlite3", "sqlalchemy"]),
+        (
+            "import sqlite3; from leasehold.fencing import fence\nwith fence(sqlite3.connect(':memory:'), ('a', 1)): pass",
+            ["sqlalchemy", "asyncio"],
+        ),
+    ],
+)
+def test_nothing_is_imported_before_it_is_needed(code: str, unwanted: list[str]) -> None:
+    program = f"{code}\nimport sys; print(*[name for name in {unwanted!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
