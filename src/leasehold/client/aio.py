@@ -281,13 +281,13 @@ class AsyncClient(BaseClient):
         claim = make_claim(engine, resource, terms, wait=wait, metadata=metadata)
         try:
             engine.waiters.expect(claim.op.lease_id)
-            return await self._pursue(claim, terms)
+            lease = await self._pursue(claim, terms)
+            engine.waiters.leave(claim.op.lease_id)
+            return lease  # noqa: TRY300 - an interrupt may come at any instruction, and must find us in here
         except BaseException:
             # Cancelled, timed out or failed: whatever is still on its way must not be granted to nobody.
             drop_claim(engine, claim)
             raise
-        finally:
-            engine.waiters.leave(claim.op.lease_id)
 
     async def _pursue(self, claim: Claim, terms: Terms) -> AsyncLease:
         engine = self._engine

@@ -74,14 +74,14 @@ class Lease(Tenure):
 
     def _give_back(self, *, raising: bool) -> bool:
         engine = self._engine
-        # Stop believing and renewing first: a late renewal must not follow the release.
-        self._advance(Over(Loss.RELEASED), self._now())
-        if self._released or self._belief.loss not in DISPOSABLE or self._generation != engine.generation:
-            return False
         try:
+            # Stop believing and renewing first: a late renewal must not follow the release.
+            self._advance(Over(Loss.RELEASED), self._now())
+            if self._released or self._belief.loss not in DISPOSABLE or self._generation != engine.generation:
+                return False
             outcome = engine.store.apply([Release(self._op.resource, self._op.lease_id)], timeout=engine.timeout)[0]
         except BaseException:
-            engine.keeper.dispose(self.resource, self.id, self._timing.ttl_ns)
+            engine.abandon(self, Loss.RELEASED)
             raise
         if isinstance(outcome, Unknown):
             engine.keeper.dispose(self.resource, self.id, self._timing.ttl_ns)
@@ -140,12 +140,12 @@ class Client(BaseClient):
         claim = make_claim(self._engine, resource, terms, wait=wait, metadata=metadata)
         try:
             self._engine.waiters.expect(claim.op.lease_id)
-            return self._pursue(claim, terms)
+            lease = self._pursue(claim, terms)
+            self._engine.waiters.leave(claim.op.lease_id)
+            return lease  # noqa: TRY300 - an interrupt may come at any instruction, and must find us in here
         except BaseException:
             drop_claim(self._engine, claim)
             raise
-        finally:
-            self._engine.waiters.leave(claim.op.lease_id)
 
     def try_acquire(
         self,

@@ -165,6 +165,7 @@ def start_over(engine: Engine, claim: Claim) -> None:
 
 def drop_claim(engine: Engine, claim: Claim) -> None:
     """Leave nothing of an attempt behind that failed, was cancelled, timed out or was interrupted."""
+    engine.waiters.leave(claim.op.lease_id)
     tenure = engine.held.get(claim.op.lease_id)
     if tenure is not None:
         engine.abandon(tenure, Loss.RELEASED)

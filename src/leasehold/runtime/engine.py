@@ -80,6 +80,7 @@ class Engine:
     def abandon(self, tenure: Tenure, reason: Loss) -> None:
         """Stop believing in the lease now, and give it back in the background."""
         tenure._advance(Over(reason), self.clock.now())
+        self.forget(tenure)
         self.keeper.dispose(tenure.resource, tenure.id, tenure.timing.ttl_ns)
 
     def held_by(self, owner: object, token: int) -> Tenure | None:

@@ -72,7 +72,8 @@ def test_a_reader_waits_no_longer_than_it_said_for_a_writer_of_its_own_process(
     writer = threading.Thread(target=real.apply, args=([ASK],), kwargs={"timeout": 2})
     writer.start()
     try:
-        while not real._turn.taken():
+        while real._turn._lock.acquire(blocking=False):
+            real._turn._lock.release()
             time.sleep(0.001)
         started = time.monotonic()
         with suppress(StoreUnavailable):
@@ -193,3 +194,18 @@ def test_the_same_without_time_to_fall_behind_the_reserved_block(store: SqliteSt
             clock.set_wall(wall + 1)
     (rows,) = store._idle[0].db.execute("SELECT count(*) FROM leases").fetchone()
     assert rows < 2500
+
+
+def test_a_turn_left_behind_by_an_interrupt_is_taken_back_by_the_same_thread(real: SqliteStore) -> None:
+    """As if a KeyboardInterrupt had come between taking the turn and the first line that would give it back."""
+    assert real._turn.take(5)
+    assert isinstance(real.apply([ASK], timeout=1)[0], Granted)
+
+
+def test_a_turn_left_behind_by_a_thread_that_is_gone_is_found_to_be_lost(clock: FakeClock, store: SqliteStore) -> None:
+    interrupted = threading.Thread(target=store._turn.take, args=(1,))
+    interrupted.start()
+    interrupted.join()
+    assert isinstance(store.apply([ASK, ASK], timeout=0.01)[0], Unknown)
+    clock.advance(3)
+    assert isinstance(store.apply([ASK, ASK], timeout=0.01)[0], Granted)

@@ -22,17 +22,19 @@ class Turn:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._until_ns = 0
 
     def take(self, seconds: float) -> bool:
         """Wait for the turn, but not for longer; whoever gets it gives it back within that time."""
         lock = self._lock
+        while lock._is_owned():  # type: ignore[attr-defined]  # noqa: SLF001 - as threading.Condition asks it
+            lock.release()  # we have no business in here twice: this very thread was interrupted, and left it behind
         if not lock.acquire(blocking=seconds > 0, timeout=seconds if seconds > 0 else -1):
             if seconds <= 0 or self._clock.now() < self._until_ns + OVERDUE_NS:
                 return False
-            # Its holder's time is long over, and nobody works for longer than that: it was lost.
-            lock = self._lock = threading.Lock()
+            # Its holder's time is long over, and nobody works for longer than that: it was left behind.
+            lock = self._lock = threading.RLock()
             lock.acquire()
         self._until_ns = self._clock.now() + int(seconds * SECOND)
         return True
@@ -41,7 +43,3 @@ class Turn:
         """Give it back."""
         with contextlib.suppress(RuntimeError):  # it was taken to be lost, and has been replaced
             self._lock.release()
-
-    def taken(self) -> bool:
-        """Whether somebody has it."""
-        return self._lock.locked()
