@@ -180,7 +180,7 @@ class SqliteStore:
         whose own count began before that, stops sooner still.
         """
         quick = self._quick.get(type(op))
-        if quick is None or self._applied >= COLLECT_EVERY or not self._turn.take(0):
+        if quick is None or self._applied >= COLLECT_EVERY or not self._turn.take_now():
             return None
         table = None
         try:

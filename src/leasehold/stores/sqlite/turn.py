@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from typing import TYPE_CHECKING
 
@@ -25,13 +24,17 @@ class Turn:
         self._lock = threading.RLock()
         self._until_ns = 0
 
+    def take_now(self) -> bool:
+        """Take the turn if nobody has it. For what is done in no time."""
+        return self._lock.acquire(blocking=False)
+
     def take(self, seconds: float) -> bool:
         """Wait for the turn, but not for longer; whoever gets it gives it back within that time."""
         lock = self._lock
         while lock._is_owned():  # type: ignore[attr-defined]  # noqa: SLF001 - as threading.Condition asks it
             lock.release()  # we have no business in here twice: this very thread was interrupted, and left it behind
-        if not lock.acquire(blocking=seconds > 0, timeout=seconds if seconds > 0 else -1):
-            if seconds <= 0 or self._clock.now() < self._until_ns + OVERDUE_NS:
+        if not lock.acquire(timeout=max(seconds, 0)):
+            if self._clock.now() < self._until_ns + OVERDUE_NS:
                 return False
             # Its holder's time is long over, and nobody works for longer than that: it was left behind.
             lock = self._lock = threading.RLock()
@@ -41,5 +44,7 @@ class Turn:
 
     def give(self) -> None:
         """Give it back."""
-        with contextlib.suppress(RuntimeError):  # it was taken to be lost, and has been replaced
+        try:  # noqa: SIM105 - suppress() costs as much as the lock
             self._lock.release()
+        except RuntimeError:
+            pass  # it was taken to be lost, and has been replaced
