@@ -11,7 +11,7 @@ import pytest
 
 from leasehold.core.clock import SECOND
 from leasehold.core.ops import Acquire, Event, EventKind, Granted, Held, Notice, Release, Summons, Unknown
-from leasehold.errors import ConfigError, StoreUnavailable
+from leasehold.errors import ConfigError
 from leasehold.stores.base import Store, StoreURL
 from leasehold.stores.memory import MemoryStore
 from leasehold.stores.registry import guarantees, open_store
@@ -36,17 +36,6 @@ def test_stores_of_one_name_and_namespace_are_the_same() -> None:
     assert isinstance(memory(clock, name).apply([other], timeout=1)[0], Held)
     assert isinstance(memory(clock, name, "other").apply([other], timeout=1)[0], Granted)
     assert isinstance(memory(clock).apply([other], timeout=1)[0], Granted)
-
-
-def test_a_busy_table_is_unknown_and_unavailable() -> None:
-    store = memory(FakeClock())
-    with store._table.lock:
-        outcomes = store.apply([ASK, ASK], timeout=0.01)
-        assert [type(o) for o in outcomes] == [Unknown, Unknown]
-        with pytest.raises(StoreUnavailable, match="busy"):
-            store.read(["r"], timeout=0.01)
-        with pytest.raises(StoreUnavailable, match="busy"):
-            store.scan("", timeout=0.01)
 
 
 def test_one_misuse_spoils_only_itself() -> None:

@@ -55,12 +55,20 @@ class Terms(NamedTuple):
     stall_after_ns: int | None
 
 
+def check_renewal(renewal: Any) -> Renewal:
+    """Return the strategy of that name."""
+    try:
+        return Renewal(renewal)
+    except (ValueError, TypeError):
+        raise ConfigError(f"{renewal!r} is no renewal strategy; there are: {', '.join(Renewal)}") from None
+
+
 class TermsBook:
     """Makes terms, and remembers them: most programs ask for the same few."""
 
     def __init__(self, guarantees: Guarantees, renewal: Renewal | str) -> None:
         self._guarantees = guarantees
-        self._renewal = renewal
+        self._renewal = check_renewal(renewal)
         self._known: dict[object, Terms] = {}
 
     def terms(
@@ -77,7 +85,7 @@ class TermsBook:
             known = self._known.get(key)
         except TypeError:
             raise ConfigError("the terms of a lease are durations, a Timing and the name of a strategy") from None
-        if known is None or isinstance(ttl, bool):  # True is 1 to a dictionary, and no duration to us
+        if known is None or any(isinstance(part, bool) for part in key):  # True is 1 to a dictionary, not to us
             hold_ns = None if max_hold is None else positive_ns(max_hold, "max_hold")
             stall_ns = None if stall_after is None else positive_ns(stall_after, "stall_after")
             if hold_ns is not None and not isinstance(ttl, Timing):
@@ -90,7 +98,9 @@ class TermsBook:
     def _timing(self, ttl: Duration | Timing, renewal: Renewal | str | None) -> Timing:
         store = self._guarantees
         if not isinstance(ttl, Timing):
-            timing = Timing.of(ttl, drift=store.drift, renewal=renewal or self._renewal)
+            timing = Timing.of(
+                ttl, drift=store.drift, renewal=self._renewal if renewal is None else check_renewal(renewal)
+            )
         elif renewal is not None:
             raise ConfigError("the strategy of renewal is part of the Timing: say it there")
         elif ttl.drift < store.drift:

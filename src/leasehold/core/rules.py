@@ -232,7 +232,7 @@ def _release(table: Table, entry: Entry, op: Release, now: int) -> Released | No
         entry.waiting.tombstones[op.lease_id] = now + TOMBSTONE_NS
         queue.tidy(entry, now)
     if entry.lease_id == op.lease_id and now < expiry:
-        free_at = max(now, entry.granted_ns + entry.hold_at_least_ns)
+        free_at = max(now, entry.granted_ns + entry.hold_at_least_ns) if entry.hold_at_least_ns else now
         _end(table, entry, now, EventKind.RELEASED, free_at=free_at, successor=op.successor)
         return Released(free_at - now)
     waiting = entry.waiting

@@ -6,10 +6,12 @@ Where the store can't push, or the call goes astray, nothing is lost: a waiter k
 from __future__ import annotations
 
 import threading
+from functools import partial
 from typing import TYPE_CHECKING
 
 from leasehold.core.ops import Notice, Summons
 from leasehold.errors import LeaseholdError
+from leasehold.runtime.agenda import start_thread
 from leasehold.runtime.log import log
 
 if TYPE_CHECKING:
@@ -79,15 +81,19 @@ class Waiters:
         with self._lock:
             if self._started:
                 return
+            subscription = None
             try:
-                self._subscription = self._store.subscribe()
+                subscription = self._store.subscribe()
+                if subscription is not None:
+                    start_thread(partial(self._listen, subscription), "leasehold-listener")
             except LeaseholdError as error:
                 log().warning("waiters will not be called, and come at the known times instead: %s", error)
+            except BaseException:
+                if subscription is not None:
+                    subscription.close()
+                raise
+            self._subscription = subscription
             self._started = True
-        if self._subscription is not None:
-            threading.Thread(
-                target=self._listen, args=(self._subscription,), name="leasehold-listener", daemon=True
-            ).start()
 
     def _listen(self, subscription: Subscription) -> None:
         while not self._closed:

@@ -113,6 +113,10 @@ class StoreURL(NamedTuple):
 
         if not isinstance(url, str):
             raise ConfigError(f"a store's URL is str, not {type(url).__name__}")
+        try:
+            url.encode()
+        except UnicodeEncodeError:
+            raise ConfigError("a store's URL has a lone surrogate, which UTF-8 can't express") from None
         scheme, colon, _ = url.partition("://")
         if not colon or not scheme:
             raise ConfigError("a store's URL starts with a scheme, like sqlite:///leases.db or memory://")

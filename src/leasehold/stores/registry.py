@@ -25,6 +25,8 @@ class Entry(NamedTuple):
 KNOWN = {
     "memory": Entry("leasehold.stores.memory:MemoryStore"),
     "sqlite": Entry("leasehold.stores.sqlite:SqliteStore"),
+    "redis": Entry("leasehold.stores.redis:RedisStore", "redis"),
+    "rediss": Entry("leasehold.stores.redis:RedisStore", "redis"),
 }
 ENTRY_POINTS = "leasehold.stores"
 """Other packages add theirs here: ``scheme = "package.module:Class"``, called with a `StoreURL` and a `Clock`."""
@@ -33,12 +35,17 @@ ENTRY_POINTS = "leasehold.stores"
 def open_store(url: str, clock: Clock) -> Store:
     """Open the store that the URL names."""
     parsed = StoreURL.parse(url)
-    return _load(parsed.scheme)(parsed, clock)
+    factory = _load(parsed.scheme)
+    try:
+        return factory(parsed, clock)
+    except ModuleNotFoundError as error:
+        raise _not_installed(parsed.scheme, KNOWN.get(parsed.scheme), error) from error
 
 
 def guarantees() -> list[Guarantees]:
     """Return what each known store promises, without opening any."""
-    return [_load(scheme).guarantees for scheme in KNOWN]  # type: ignore[attr-defined]
+    first = {entry.target: scheme for scheme, entry in reversed(KNOWN.items())}
+    return [_load(s).guarantees for s in KNOWN if s in first.values()]  # type: ignore[attr-defined]
 
 
 def _load(scheme: str) -> Callable[[StoreURL, Clock], Store]:
@@ -50,10 +57,15 @@ def _load(scheme: str) -> Callable[[StoreURL, Clock], Store]:
     try:
         factory: Callable[[StoreURL, Clock], Store] = getattr(import_module(module), name)
     except ModuleNotFoundError as error:
-        if entry.extra is None:
-            raise
-        raise ConfigError(f"{scheme}:// needs {error.name}: pip install 'leasehold[{entry.extra}]'") from error
+        raise _not_installed(scheme, entry, error) from error
     return factory
+
+
+def _not_installed(scheme: str, entry: Entry | None, error: ModuleNotFoundError) -> Exception:
+    """Return the error with the hint, where the store is one of ours that needs a library."""
+    if entry is None or entry.extra is None:
+        return error
+    return ConfigError(f"{scheme}:// needs {error.name}: pip install 'leasehold[{entry.extra}]'")
 
 
 def _from_entry_points(scheme: str) -> Entry | None:

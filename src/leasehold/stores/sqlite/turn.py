@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from leasehold.core.clock import SECOND
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from leasehold.core.clock import Clock
 
 OVERDUE_NS = SECOND
@@ -26,13 +28,15 @@ class Turn:
 
     def take_now(self) -> bool:
         """Take the turn if nobody has it. For what is done in no time."""
-        return self._lock.acquire(blocking=False)
+        lock = self._lock
+        if lock._is_owned():  # type: ignore[attr-defined]  # noqa: SLF001 - as threading.Condition asks it
+            self._give_up_own(lock)
+        return lock.acquire(blocking=False)
 
     def take(self, seconds: float) -> bool:
         """Wait for the turn, but not for longer; whoever gets it gives it back within that time."""
         lock = self._lock
-        while lock._is_owned():  # type: ignore[attr-defined]  # noqa: SLF001 - as threading.Condition asks it
-            lock.release()  # we have no business in here twice: this very thread was interrupted, and left it behind
+        self._give_up_own(lock)
         if not lock.acquire(timeout=max(seconds, 0)):
             if self._clock.now() < self._until_ns + OVERDUE_NS:
                 return False
@@ -44,7 +48,14 @@ class Turn:
 
     def give(self) -> None:
         """Give it back."""
+        self._until_ns = 0
         try:  # noqa: SIM105 - suppress() costs as much as the lock
             self._lock.release()
         except RuntimeError:
             pass  # it was taken to be lost, and has been replaced
+
+    @staticmethod
+    def _give_up_own(lock: Any) -> None:
+        """Nobody has business in here twice: if we own it, this very thread was interrupted, and left it behind."""
+        while lock._is_owned():  # noqa: SLF001 - as above
+            lock.release()

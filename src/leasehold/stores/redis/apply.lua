@@ -1,0 +1,692 @@
+-- Carries out a batch of operations, in order, wholly decided here. After head.lua and table.lua.
+--
+-- ARGV[3...]  the operations, flat: a letter and its fields
+--   A resource id holder ttl queue notify seen_token metadata
+--   X the same, then parent parent_token soft grace lock_delay hold_at_least
+--   N resource id token ttl                    (renew)
+--   L resource id successor abandon            (release)
+--   V resource force token                     (revoke; token '' for any)
+--
+-- Answers, flat: a number for the kind of outcome, and its fields.
+--   1 token ttl · 2 by token remaining position · 3 ttl · 4 reason remaining · 5 free_in · 6 reason · 7 why detail
+--
+-- Nothing is written before all is decided, so that an error on the way leaves everything as it was.
+
+local RESERVATION = 100000
+local WAITER_LIFE = 6000000
+local TOMBSTONE = 60000000
+local TOKEN_LIMIT = 9007199254740992
+local KEEP = 60000000 -- how long the record of a free resource is kept
+local AHEAD = 3600000000 -- how far ahead the records of children are kept: renewals of the parent don't touch them
+
+local dirty = {}
+local unlinked = {} -- children that left their parent
+local linked = {} -- children that came to one
+local childless = {} -- parents that have none any more
+local events = {}
+local notices = {}
+local floor -- the highest token of the namespace, once it was looked at
+local minted = false
+local out = {}
+local at = 0
+
+local function answer(kind, first, second, third, fourth)
+    out[at + 1], out[at + 2] = kind, first
+    if second == nil then
+        at = at + 2
+    elseif third == nil then
+        out[at + 3] = second
+        at = at + 3
+    else
+        out[at + 3], out[at + 4], out[at + 5] = second, third, fourth
+        at = at + 5
+    end
+end
+
+local function number(value)
+    return string.format('%.0f', value)
+end
+
+local function save(entry)
+    dirty[entry.resource] = entry
+end
+
+local function event(kind, entry, ttl)
+    events[#events + 1] = {kind, entry.resource, number(entry.token), entry.holder, number(now), number(ttl)}
+end
+
+local function notice(address, summons, resource, id)
+    notices[#notices + 1] = {address = address, summons = summons, resource = resource, id = id}
+end
+
+-- --- children ----------------------------------------------------------------------------------------------------
+
+local function children_of(resource, token)
+    local found = {}
+    local names = redis.call('SMEMBERS', prefix .. 'c:' .. resource)
+    for name in pairs(linked[resource] or {}) do
+        names[#names + 1] = name
+    end
+    table.sort(names)
+    for index, name in ipairs(names) do
+        local child = load(name)
+        if name ~= names[index - 1] and child.parent == resource and child.parent_token == token then
+            found[#found + 1] = child
+        end
+    end
+    return found
+end
+
+local function link(parent, child)
+    linked[parent] = linked[parent] or {}
+    linked[parent][child] = true
+    if unlinked[parent] then
+        unlinked[parent][child] = nil
+    end
+end
+
+local function unlink(entry)
+    local parent = entry.parent
+    if parent ~= '' then
+        unlinked[parent] = unlinked[parent] or {}
+        unlinked[parent][entry.resource] = true
+        if linked[parent] then
+            linked[parent][entry.resource] = nil
+        end
+    end
+end
+
+-- Keep the records of the children until well after this time; those that have gone are struck off.
+local function keep_children(entry, till)
+    entry.kept = till + AHEAD
+    save(entry)
+    local current = {}
+    for _, child in ipairs(children_of(entry.resource, entry.token)) do
+        if child.id ~= '' then
+            current[child.resource] = true
+            save(child)
+            if child.children then
+                keep_children(child, till)
+            end
+        end
+    end
+    for _, name in ipairs(redis.call('SMEMBERS', prefix .. 'c:' .. entry.resource)) do
+        if not current[name] then
+            unlinked[entry.resource] = unlinked[entry.resource] or {}
+            unlinked[entry.resource][name] = true
+        end
+    end
+end
+
+-- --- the queue ---------------------------------------------------------------------------------------------------
+
+local function new_waiting()
+    return {queue = {}, tombstones = {}}
+end
+
+local function place_of(waiting, id)
+    for position, waiter in ipairs(waiting.queue) do
+        if waiter.id == id then
+            return waiter, position
+        end
+    end
+end
+
+local function tidy(entry, keep_waiting)
+    local waiting = entry.waiting
+    if not waiting then
+        return
+    end
+    local queue, tombstones = {}, {}
+    for _, waiter in ipairs(waiting.queue) do
+        if waiter.expiry > now then
+            queue[#queue + 1] = waiter
+        end
+    end
+    for id, till in pairs(waiting.tombstones) do
+        if till > now then
+            tombstones[id] = till
+        end
+    end
+    waiting.queue, waiting.tombstones = queue, tombstones
+    if not (keep_waiting or #queue > 0 or next(tombstones) or waiting.reservation) then
+        entry.waiting = nil
+    end
+end
+
+local function reserve(entry, waiting, waiter, start)
+    waiting.reservation = {till = start + RESERVATION, id = waiter.id, successor = ''}
+    if waiter.notify ~= '' then
+        notice(waiter.notify, 'reserved', entry.resource, waiter.id)
+    end
+end
+
+local function call_next(entry)
+    local waiting = entry.waiting
+    if not waiting or (waiting.reservation and waiting.reservation.till > now) then
+        return
+    end
+    waiting.reservation = nil
+    for _, waiter in ipairs(waiting.queue) do
+        if waiter.expiry > now and not waiter.passed then
+            -- Closed for a while yet (minimum hold): the turn begins when it opens.
+            reserve(entry, waiting, waiter, math.max(now, entry.expiry))
+            return
+        end
+    end
+end
+
+local function leave(entry, id)
+    local waiting = entry.waiting
+    if not waiting then
+        return
+    end
+    local queue = {}
+    for _, waiter in ipairs(waiting.queue) do
+        if waiter.id ~= id then
+            queue[#queue + 1] = waiter
+        end
+    end
+    waiting.queue = queue
+    if waiting.reservation and waiting.reservation.id == id then
+        waiting.reservation = nil
+    end
+end
+
+-- Answer that it can't be had yet and, if asked to, keep or refresh the asker's place.
+local function wait(entry, op, by, free_at)
+    local position = 0
+    if op.queue then
+        entry.waiting = entry.waiting or new_waiting()
+        tidy(entry, true)
+        local queue = entry.waiting.queue
+        local waiter, place = place_of(entry.waiting, op.id)
+        if not waiter then
+            waiter = {id = op.id, holder = op.holder, notify = op.notify, since = now}
+            place = #queue + 1
+            queue[place] = waiter
+        end
+        waiter.expiry = now + WAITER_LIFE
+        waiter.passed = nil
+        position = place - 1
+        if by ~= '' then
+            save(entry)
+        end
+    elseif entry.waiting then
+        for _, waiter in ipairs(entry.waiting.queue) do
+            if waiter.expiry > now then
+                position = position + 1
+            end
+        end
+    end
+    if by == '' and entry.waiting then
+        position = math.max(position, 1) -- behind the one that it is reserved for
+        save(entry) -- whose turn it is, or the next one to ask might find it otherwise
+    end
+    answer(2, by, entry.token, free_at - now, position)
+end
+
+-- The reservation in force now, on a resource that is free since then: what would have happened had somebody acted.
+local function settle(entry, waiting, free_since, showing)
+    local reservation = waiting.reservation
+    local start = free_since
+    if reservation then
+        if reservation.till > now and (reservation.successor ~= '' or place_of(waiting, reservation.id)) then
+            return reservation
+        end
+        start = math.min(reservation.till, now)
+        local called = place_of(waiting, reservation.id)
+        if called and called.id ~= showing then
+            called.passed = true
+        end
+        waiting.reservation = nil
+    end
+    for _, waiter in ipairs(waiting.queue) do
+        if waiter.id == showing then
+            return {till = now + RESERVATION, id = waiter.id, successor = ''}
+        end
+        if not waiter.passed and waiter.expiry > now then
+            if start + RESERVATION > now then
+                reserve(entry, waiting, waiter, start)
+                return waiting.reservation
+            end
+            waiter.passed = true
+            start = start + RESERVATION
+        end
+    end
+    return nil
+end
+
+local function leave_and_call(entry, waiting, id, free_at)
+    if now >= free_at then
+        settle(entry, waiting, free_at, '')
+        local others = {}
+        for _, word in ipairs(notices) do
+            if word.id ~= id then
+                others[#others + 1] = word
+            end
+        end
+        notices = others
+    end
+    leave(entry, id)
+    if now >= free_at or entry.id == '' then
+        call_next(entry)
+    end
+    tidy(entry, false)
+    save(entry)
+end
+
+-- --- endings -----------------------------------------------------------------------------------------------------
+
+-- End a live lease, and in the same step whatever stands under it.
+local function finish(entry, kind, free_at, successor)
+    if entry.children then
+        for _, child in ipairs(children_of(entry.resource, entry.token)) do
+            if child.id ~= '' then
+                finish(child, kind, now, '')
+            end
+        end
+        childless[entry.resource] = true
+        linked[entry.resource] = nil
+    end
+    unlink(entry)
+    entry.id = nil
+    entry.expiry = free_at
+    entry.ended = kind
+    entry.children = nil
+    entry.notify = nil
+    if successor ~= '' then
+        entry.waiting = entry.waiting or new_waiting()
+        entry.waiting.reservation = {till = free_at + RESERVATION, id = '', successor = successor}
+    elseif entry.waiting then
+        call_next(entry)
+    end
+    save(entry)
+    event(kind, entry, 0)
+end
+
+-- What stood under a lease that ran out has ended with it, at that time.
+local function expire_children(entry, ended)
+    for _, child in ipairs(children_of(entry.resource, entry.token)) do
+        if child.id ~= '' then
+            child.expiry = child.ttl == 0 and ended or math.min(child.expiry, ended)
+            child.parent, child.parent_token = nil, nil
+            child.grace = nil -- it stood under a lease that is over: no renewal brings it back
+            save(child)
+        end
+    end
+    childless[entry.resource] = true
+    linked[entry.resource] = nil
+end
+
+-- --- the operations ----------------------------------------------------------------------------------------------
+
+-- Whether the parent may stand above the resource: not under it, and not too deep.
+local function refused_parent(op)
+    if op.parent == op.resource then
+        answer(7, 'itself', '')
+        return true
+    end
+    local above, token, depth = load(op.parent), op.parent_token, 1
+    while above.parent ~= '' and above.token == token and above.id ~= '' do
+        if depth >= MAX_DEPTH or above.parent == op.resource then
+            answer(7, 'levels', '')
+            return true
+        end
+        token = above.parent_token
+        above = load(above.parent)
+        depth = depth + 1
+    end
+    return false
+end
+
+-- Until when the parent lasts (0: it doesn't), and note there that it has a child.
+local function parent_bound(op)
+    local parent = load(op.parent)
+    if parent.token ~= op.parent_token or parent.id == '' then
+        return 0
+    end
+    local bound = expiry_of(parent, 0)
+    if bound <= now then
+        return 0
+    end
+    if not parent.children or parent.kept < bound + KEEP then
+        parent.children = true
+        parent.kept = bound + AHEAD
+        save(parent)
+    end
+    return bound
+end
+
+local function grant(entry, op, ended)
+    local ttl = op.ttl
+    local expiry = now + ttl
+    if op.parent then
+        local bound = parent_bound(op)
+        if bound <= now then
+            if entry.waiting then
+                save(entry)
+            end
+            return answer(4, 'expired', 0)
+        end
+        expiry = ttl == 0 and bound or math.min(expiry, bound)
+    end
+    if entry.children then
+        expire_children(entry, ended)
+        entry.children = nil
+    end
+    if not floor then
+        floor = tonumber(redis.call('GET', KEYS[1]) or 0)
+    end
+    local token = math.max(math.max(entry.token, floor, op.seen) + 1, now)
+    if token >= TOKEN_LIMIT then
+        return answer(7, 'token', number(token))
+    end
+    floor, minted = token, true
+    if entry.id ~= '' then
+        unlink(entry)
+    end
+    local resource = entry.resource
+    local granted = setmetatable({
+        v = 1, resource = resource, token = token, id = op.id, holder = op.holder, ttl = ttl, expiry = expiry,
+        granted = now, renewed = now, waiting = entry.waiting,
+    }, DEFAULTS)
+    if op.metadata ~= '' then
+        granted.metadata = op.metadata
+    end
+    if op.notify ~= '' then
+        granted.notify = op.notify
+    end
+    if op.full then
+        granted.soft, granted.grace = op.soft, op.grace
+        granted.lock_delay, granted.hold_at_least = op.lock_delay, op.hold_at_least
+        if op.parent then
+            granted.parent, granted.parent_token = op.parent, op.parent_token
+            link(op.parent, resource)
+        end
+    end
+    if granted.waiting then
+        leave(granted, op.id)
+        granted.waiting.reservation = nil
+        tidy(granted, false)
+    end
+    entries[resource] = granted
+    save(granted)
+    event('granted', granted, expiry - now)
+    answer(1, token, expiry - now)
+end
+
+local function acquire(entry, op)
+    if op.parent and refused_parent(op) then
+        return
+    end
+    local waiting = entry.waiting
+    if waiting and (waiting.tombstones[op.id] or 0) > now then
+        return answer(4, 'released', 0)
+    end
+    local expiry = expiry_of(entry, 0)
+    local free_at = expiry
+    if entry.id ~= '' then
+        if now < expiry then
+            if entry.id == op.id then
+                return answer(1, entry.token, expiry - now)
+            end
+            return wait(entry, op, entry.holder, expiry)
+        end
+        if entry.id == op.id then
+            -- Its own grant has run out: a request that was that late must not start a second turn by itself.
+            return answer(4, 'expired', 0)
+        end
+        free_at = expiry + entry.lock_delay
+    end
+    if now < free_at then
+        return wait(entry, op, entry.holder, free_at)
+    end
+    if waiting then
+        local reservation = settle(entry, waiting, free_at, op.id)
+        if reservation then
+            local ours = reservation.id == op.id
+            if reservation.successor ~= '' then
+                ours = reservation.successor == op.holder
+            end
+            if not ours then
+                return wait(entry, op, '', now)
+            end
+        end
+    end
+    return grant(entry, op, expiry)
+end
+
+local function in_grace(entry, expiry)
+    if now >= expiry + entry.grace or entry.parent ~= '' then
+        return false
+    end
+    local waiting = entry.waiting
+    if waiting then
+        if waiting.reservation then
+            return false
+        end
+        for _, waiter in ipairs(waiting.queue) do
+            if waiter.expiry > now then
+                return false
+            end
+        end
+    end
+    return true
+end
+
+local function renew(entry, id, token, ttl)
+    if entry.id ~= id then
+        if entry.token == token and entry.ended ~= '' then
+            return answer(4, entry.ended, 0)
+        end
+        return answer(4, entry.token > token and 'taken' or 'expired', 0)
+    end
+    local expiry = expiry_of(entry, 0)
+    if now >= expiry and not in_grace(entry, expiry) then
+        return answer(4, 'expired', 0)
+    end
+    if entry.revoked then
+        return answer(4, 'revoked', math.max(0, expiry - now))
+    end
+    local extended = math.max(entry.expiry, now + ttl) -- never shortened: an earlier promise may be relied upon
+    if entry.parent ~= '' then
+        local parent = load(entry.parent)
+        local bound = expiry_of(parent, 0)
+        if parent.token ~= entry.parent_token or bound <= now then
+            return answer(4, 'expired', 0)
+        end
+        extended = entry.ttl == 0 and bound or math.min(extended, bound)
+    end
+    entry.expiry = extended
+    if entry.ttl ~= 0 then
+        entry.ttl = math.max(entry.ttl, ttl)
+    end
+    entry.renewed = now
+    entry.renewals = entry.renewals + 1
+    if entry.children and entry.kept < extended + KEEP then
+        keep_children(entry, extended)
+    end
+    save(entry)
+    answer(3, extended - now)
+end
+
+local function release(entry, id, successor, abandon)
+    local expiry = expiry_of(entry, 0)
+    if abandon then
+        -- Whatever has become of the id so far: a copy of the request that asked for it may still be on its way.
+        entry.waiting = entry.waiting or new_waiting()
+        entry.waiting.tombstones[id] = now + TOMBSTONE
+        tidy(entry, false)
+    end
+    if entry.id == id and now < expiry then
+        local free_at = entry.hold_at_least > 0 and math.max(now, entry.granted + entry.hold_at_least) or now
+        finish(entry, 'released', free_at, successor)
+        return answer(5, free_at - now)
+    end
+    local waiting = entry.waiting
+    if waiting and place_of(waiting, id) then
+        leave_and_call(entry, waiting, id, entry.id == '' and expiry or expiry + entry.lock_delay)
+        return answer(6, 'was waiting')
+    end
+    if entry.id == id then
+        entry.grace = nil -- it is not wanted any more: a renewal still on its way must not bring it back
+        save(entry)
+    elseif abandon then
+        save(entry)
+    end
+    answer(6, 'not held')
+end
+
+local function revoke(entry, force, token)
+    local expiry = expiry_of(entry, 0)
+    if entry.id == '' or now >= expiry or (token and token ~= entry.token) then
+        return answer(6, 'not held')
+    end
+    if entry.notify ~= '' then
+        notice(entry.notify, 'revoked', entry.resource, entry.id)
+    end
+    if force then
+        finish(entry, 'revoked', now, '')
+        return answer(5, 0)
+    end
+    entry.revoked = true
+    if entry.ttl == 0 then
+        -- It would last as long as its parent goes on; from here on it has the time that was promised, and no more.
+        entry.ttl, entry.expiry = expiry - now, expiry
+    end
+    save(entry)
+    event('revoked', entry, expiry - now)
+    answer(5, expiry - now)
+end
+
+-- --- after the decisions -----------------------------------------------------------------------------------------
+
+-- Tell those concerned. A waiter that nobody hears is dead: it leaves the queue, and the next one is called.
+local function deliver()
+    while #notices > 0 do
+        local batch = notices
+        notices = {}
+        for _, word in ipairs(batch) do
+            local message = cjson.encode({word.summons, word.resource, word.id})
+            local heard = redis.call('PUBLISH', prefix .. 'n:' .. word.address, message)
+            if heard == 0 and word.summons == 'reserved' then
+                local answered = at
+                release(load(word.resource), word.id, '', false)
+                while at > answered do -- nobody asked
+                    out[at] = nil
+                    at = at - 1
+                end
+            end
+        end
+    end
+    if #events > 0 then
+        local channel = prefix .. 'events'
+        if redis.call('PUBSUB', 'NUMSUB', channel)[2] > 0 then
+            redis.call('PUBLISH', channel, cjson.encode(events))
+        end
+    end
+end
+
+-- When the record has nothing left to say but its token, which the namespace's counter knows too.
+local function dead_at(entry)
+    local over = math.max(entry.expiry, entry.granted) + entry.lock_delay + entry.grace
+    if entry.parent ~= '' and entry.id ~= '' and entry.ttl == 0 then
+        over = math.max(over, load(entry.parent).kept) -- it lasts as long as its parent is renewed
+    end
+    local waiting = entry.waiting
+    if waiting then
+        if waiting.reservation then
+            over = math.max(over, waiting.reservation.till)
+        end
+        for _, waiter in ipairs(waiting.queue) do
+            over = math.max(over, waiter.expiry)
+        end
+        for _, till in pairs(waiting.tombstones) do
+            over = math.max(over, till)
+        end
+    end
+    return over
+end
+
+local function milliseconds_to(time)
+    return number(math.max(1, math.ceil((time - now) / 1000)))
+end
+
+local function write()
+    if minted then
+        redis.call('SET', KEYS[1], number(floor))
+    end
+    local fresh = 0
+    for resource, entry in pairs(dirty) do
+        local life = milliseconds_to(math.max(now, dead_at(entry)) + KEEP)
+        redis.call('SET', prefix .. 'r:' .. resource, cmsgpack.pack(entry), 'PX', life)
+        if not stored[resource] then
+            redis.call('ZADD', prefix .. 'index', 0, resource)
+            fresh = fresh + 1
+        end
+    end
+    for parent in pairs(childless) do
+        redis.call('DEL', prefix .. 'c:' .. parent)
+    end
+    for parent, names in pairs(unlinked) do
+        for name in pairs(names) do
+            redis.call('SREM', prefix .. 'c:' .. parent, name)
+        end
+    end
+    for parent, names in pairs(linked) do
+        for name in pairs(names) do
+            redis.call('SADD', prefix .. 'c:' .. parent, name)
+        end
+    end
+    for resource, entry in pairs(dirty) do
+        if entry.children then
+            redis.call('PEXPIRE', prefix .. 'c:' .. resource, milliseconds_to(entry.kept + KEEP))
+        end
+    end
+    if fresh > 0 then
+        -- The index doesn't know when Redis forgets a record: for each new name, look at two old ones.
+        for _, name in ipairs(redis.call('ZRANDMEMBER', prefix .. 'index', math.min(2 * fresh, 100))) do
+            if redis.call('EXISTS', prefix .. 'r:' .. name) == 0 then
+                redis.call('ZREM', prefix .. 'index', name)
+            end
+        end
+    end
+end
+
+local field = 3
+while field <= #ARGV do
+    local letter = ARGV[field]
+    local resource = ARGV[field + 1]
+    local entry = load(resource)
+    if letter == 'A' or letter == 'X' then
+        local op = {
+            resource = resource, id = ARGV[field + 2], holder = ARGV[field + 3], ttl = tonumber(ARGV[field + 4]),
+            queue = ARGV[field + 5] == '1', notify = ARGV[field + 6], seen = tonumber(ARGV[field + 7]),
+            metadata = ARGV[field + 8],
+        }
+        field = field + 9
+        if letter == 'X' then
+            op.full = true
+            if ARGV[field] ~= '' then
+                op.parent, op.parent_token = ARGV[field], tonumber(ARGV[field + 1])
+            end
+            op.soft, op.grace = tonumber(ARGV[field + 2]), tonumber(ARGV[field + 3])
+            op.lock_delay, op.hold_at_least = tonumber(ARGV[field + 4]), tonumber(ARGV[field + 5])
+            field = field + 6
+        end
+        acquire(entry, op)
+    elseif letter == 'N' then
+        renew(entry, ARGV[field + 2], tonumber(ARGV[field + 3]), tonumber(ARGV[field + 4]))
+        field = field + 5
+    elseif letter == 'L' then
+        release(entry, ARGV[field + 2], ARGV[field + 3], ARGV[field + 4] == '1')
+        field = field + 5
+    else
+        revoke(entry, ARGV[field + 2] == '1', tonumber(ARGV[field + 3]))
+        field = field + 4
+    end
+end
+deliver()
+write()
+return out

@@ -1,0 +1,17 @@
+-- What both scripts begin with: which namespace, and what time it is.
+--
+-- KEYS[1]  the namespace's token counter; all other keys share its hash tag, and so its slot
+-- ARGV[1]  what the namespace's keys start with
+-- ARGV[2]  '' or, in tests, the time to use instead of the server's
+--
+-- Times are microseconds since 1970. They and tokens stay below 2^53: a Lua number is a double, and nanoseconds would
+-- not be exact. A number becomes text by '%.0f' only, since Lua's own way rounds to 14 digits.
+
+local prefix = ARGV[1]
+local now
+if ARGV[2] == '' then
+    local time = redis.call('TIME')
+    now = time[1] * 1000000 + time[2]
+else
+    now = tonumber(ARGV[2])
+end

@@ -1,0 +1,64 @@
+-- Who holds what. After head.lua and table.lua.
+--
+-- ARGV[3]  'names' and then the resources; or 'scan', the prefix, the name to go on after ('' to begin), how many
+--
+-- Answers, flat, for each: 0, or 1 and the record. A scan begins with the name to go on after, '' at the end.
+
+local out = {}
+
+local function show(entry)
+    local expiry = expiry_of(entry, 0)
+    if entry.id == '' or now >= expiry then
+        out[#out + 1] = 0
+        return
+    end
+    local queue, reserved_for = {}, ''
+    local waiting = entry.waiting
+    if waiting then
+        local reservation = waiting.reservation
+        local reserved = reservation and reservation.till > now
+        if reserved then
+            reserved_for = reservation.successor
+        end
+        local named = reserved_for ~= ''
+        for _, waiter in ipairs(waiting.queue) do
+            if waiter.expiry > now then
+                queue[#queue + 1] = waiter
+                if reserved and not named and waiter.id == reservation.id then
+                    reserved_for, named = waiter.holder, true
+                end
+            end
+        end
+    end
+    for _, value in ipairs({
+        1, entry.resource, entry.holder, entry.token, entry.ttl, expiry - now, entry.granted, entry.renewed,
+        entry.renewals, entry.metadata, entry.parent, entry.parent_token, entry.soft, entry.grace, entry.lock_delay,
+        entry.hold_at_least, entry.revoked and 1 or 0, reserved_for, #queue,
+    }) do
+        out[#out + 1] = value
+    end
+    for _, waiter in ipairs(queue) do
+        out[#out + 1] = waiter.holder
+        out[#out + 1] = waiter.since
+    end
+end
+
+if ARGV[3] == 'names' then
+    for at = 4, #ARGV do
+        show(load(ARGV[at]))
+    end
+    return out
+end
+
+local wanted, after, most = ARGV[4], ARGV[5], tonumber(ARGV[6])
+local from = after == '' and '[' .. wanted or '(' .. after
+-- No name has the byte 255, which UTF-8 doesn't use: this is above all names with that prefix.
+local names = redis.call('ZRANGEBYLEX', prefix .. 'index', from, '[' .. wanted .. '\255', 'LIMIT', 0, most)
+out[1] = #names == most and names[#names] or ''
+for _, name in ipairs(names) do
+    local entry = load(name)
+    if stored[name] then
+        show(entry)
+    end
+end
+return out

@@ -1,0 +1,152 @@
+"""What one client hears from the server: calls to itself and, where it watches, all that happens under a prefix.
+
+Nothing is kept for a client that isn't connected. It finds its way back by itself, and then says that it may have
+missed something.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import threading
+from typing import TYPE_CHECKING, Any
+
+from leasehold.core.clock import SECOND
+from leasehold.core.ops import Event, EventKind, Notice, Summons
+from leasehold.errors import LeaseholdError, StoreUnavailable
+from leasehold.stores.redis.connection import Wire, check, pack
+
+if TYPE_CHECKING:
+    from leasehold.core.clock import Clock
+    from leasehold.stores.redis.address import RedisAddress
+
+CONNECT_TIMEOUT = 1.0
+PING_AFTER = 5.0
+"""Seconds of silence after which the server is asked whether it is there, and that it then has to answer."""
+FIRST_PAUSE = 0.02
+LONGEST_PAUSE = 1.0
+
+
+class RedisSubscription:
+    """A connection in subscribed mode."""
+
+    def __init__(self, address: RedisAddress, clock: Clock, keys: str, prefix: str | None) -> None:
+        self._server = address
+        self._clock = clock
+        self._name = os.urandom(8).hex()
+        self._prefix = prefix
+        self._channels = [f"{keys}n:{self._name}"]
+        if prefix is not None:
+            self._channels.append(f"{keys}events")
+        self._wire: Wire | None = None
+        self._news: list[Event | Notice] = []
+        self._closed = threading.Event()
+        self._pause = FIRST_PAUSE
+        self._pinged = False
+        self._heard_ns = 0
+        with contextlib.suppress(StoreUnavailable):
+            self._connect()  # else it is found by whoever listens; until then waiters come at the known times
+
+    @property
+    def address(self) -> str:
+        """How operations name this client; nothing while nobody would hear: the store takes that for dead."""
+        return self._name if self._wire is not None else ""
+
+    def get(self, timeout: float) -> list[Event | Notice] | None:
+        """Return what came; None when the connection was lost in between, and with it what was said meanwhile."""
+        give_up = self._clock.now() + int(max(timeout, 0) * SECOND)
+        while not self._closed.is_set():
+            left = max(0.0, (give_up - self._clock.now()) / SECOND)
+            wire = self._wire
+            if wire is None:
+                if self._found_again(left):
+                    return None
+            else:
+                try:
+                    self._listen(wire, left)
+                except (OSError, LeaseholdError):
+                    self._lose()
+            if self._news or self._clock.now() >= give_up:
+                break
+        if self._closed.is_set():
+            self._lose()
+        news, self._news = self._news, []
+        return news
+
+    def close(self) -> None:
+        """End it."""
+        self._closed.set()
+        wire = self._wire
+        if wire is not None:
+            with contextlib.suppress(OSError):
+                wire.socket.shutdown(socket.SHUT_RDWR)  # wakes the listener up, which finds it closed
+
+    def _connect(self) -> None:
+        wire = Wire(self._server, CONNECT_TIMEOUT)
+        try:
+            answer = wire.ask(pack("SUBSCRIBE", *self._channels), CONNECT_TIMEOUT)
+            for _ in self._channels[1:]:
+                check(answer, self._server)
+                answer = wire.receive()
+            check(answer, self._server)
+        except OSError as error:
+            wire.close()
+            raise StoreUnavailable("redis", f"{self._server} doesn't answer: {error}") from None
+        except BaseException:
+            wire.close()
+            raise
+        self._heard()
+        self._wire = wire
+
+    def _found_again(self, left: float) -> bool:
+        """Try to connect; where that fails, wait a little."""
+        try:
+            self._connect()
+        except LeaseholdError:  # whatever it is: the store's calls tell it, too
+            self._closed.wait(min(left, self._pause))
+            self._pause = min(2 * self._pause, LONGEST_PAUSE)
+            return False
+        self._pause = FIRST_PAUSE
+        if self._closed.is_set():
+            self._lose()
+        return True
+
+    def _listen(self, wire: Wire, left: float) -> None:
+        """Take in what is there, or comes within that time."""
+        if wire.pending(min(left, PING_AFTER)):
+            self._take(wire.receive())
+            while wire.pending(0):
+                self._take(wire.receive())
+            return
+        silent = (self._clock.now() - self._heard_ns) / SECOND
+        if silent >= 2 * PING_AFTER and self._pinged:
+            raise TimeoutError
+        if silent >= PING_AFTER and not self._pinged:
+            self._pinged = True
+            wire.socket.sendall(pack("PING"))
+
+    def _heard(self) -> None:
+        self._heard_ns = self._clock.now()
+        self._pinged = False
+
+    def _take(self, answer: Any) -> None:
+        self._heard()
+        check(answer, self._server)
+        if answer[0] != "message":
+            return
+        said = json.loads(answer[2])
+        if answer[1] == self._channels[0]:
+            summons, resource, lease_id = said
+            self._news.append(Notice(self._name, Summons(summons), resource, lease_id))
+            return
+        for kind, resource, token, holder, at_us, ttl_us in said:
+            if resource.startswith(self._prefix or ""):
+                event = Event(EventKind(kind), resource, int(token), holder, int(at_us), int(ttl_us) * 1000)
+                self._news.append(event)
+
+    def _lose(self) -> None:
+        wire, self._wire = self._wire, None
+        if wire is not None:
+            wire.close()

@@ -1,0 +1,48 @@
+-- The records of one namespace as a table, and how long a lease lasts. After head.lua.
+-- The meaning of every rule here and in apply.lua is that of leasehold/core/rules.py and queue.py, tested against them.
+
+local MAX_DEPTH = 8
+
+-- A record keeps only what differs from this. No id: nobody can renew it.
+local DEFAULTS = {__index = {
+    token = 0, id = '', holder = '', ttl = 0, expiry = 0, granted = 0, renewed = 0, renewals = 0, metadata = '',
+    notify = '', parent = '', parent_token = 0, soft = 0, grace = 0, lock_delay = 0, hold_at_least = 0, ended = '',
+    kept = 0,
+}}
+
+local entries = {} -- by resource: what this call has looked at
+local stored = {} -- by resource: whether Redis has a record of it
+
+local function load(resource)
+    local entry = entries[resource]
+    if entry then
+        return entry
+    end
+    local packed = redis.call('GET', prefix .. 'r:' .. resource)
+    if packed then
+        stored[resource] = true
+        entry = cmsgpack.unpack(packed)
+    else
+        entry = {v = 1, resource = resource}
+    end
+    setmetatable(entry, DEFAULTS)
+    entries[resource] = entry
+    return entry
+end
+
+-- When the lease really ends: its own expiry or, if sooner, the end of its parent.
+local function expiry_of(entry, depth)
+    if entry.parent == '' or entry.id == '' or depth > MAX_DEPTH then
+        return entry.expiry
+    end
+    local parent = load(entry.parent)
+    if parent.token ~= entry.parent_token or parent.id == '' then
+        -- Ending a lease ends its children in the same step, so Redis has forgotten this parent: long over.
+        return 0
+    end
+    local bound = expiry_of(parent, depth + 1)
+    if entry.ttl == 0 then
+        return bound
+    end
+    return math.min(entry.expiry, bound)
+end

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, ClassVar
+
+import pytest
+
+from leasehold.testing import Harness, StoreConformance
+from tests.servers import RedisServer, redis_server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from leasehold.stores.base import Store
+
+KEPT_MS = 60_000
+"""How long the record of a free resource is kept."""
+
+serials = itertools.count()
+
+
+class RedisHarness(Harness):
+    server: ClassVar[RedisServer]
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._namespace = f"conformance-{next(serials)}"
+
+    def url(self) -> str:
+        return f"{self.server.url}?namespace={self._namespace}"
+
+    def collect(self, store: Store) -> None:
+        """Delete the records that Redis would let go of by itself in a minute."""
+        with self.server.client() as client:
+            for key in client.scan_iter(f"{{leasehold:{self._namespace}}}:r:*"):
+                if client.pttl(key) <= KEPT_MS:
+                    client.delete(key)
+
+    def hanging(self) -> AbstractContextManager[None]:
+        return self.server.standing_still()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def server() -> Iterator[RedisServer]:
+    with redis_server() as server:
+        RedisHarness.server = server
+        yield server
+
+
+class TestRedis(StoreConformance):
+    harness = RedisHarness

@@ -1,0 +1,102 @@
+"""Ctrl-C at any instruction: the client goes on working, and leaves nothing in the store that nobody was handed."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import signal
+import time
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from leasehold import LeaseHeld
+from leasehold.runtime.clock import SYSTEM
+from leasehold.testing.conformance.base import ns, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from leasehold import Client
+
+INTERRUPTS = 300
+ROUNDS = 4000
+LONGEST = 6.0
+"""Seconds after which enough has been tried, on however slow a machine."""
+PROMPTLY = 2.0
+GIVEN_BACK_WITHIN = 4.0
+"""Seconds. Mostly it is at once; now and then the background waits for a turn that an interrupt left taken."""
+
+
+class Interrupts:
+    """Raises KeyboardInterrupt in the main thread, a moment after it was set."""
+
+    def __init__(self) -> None:
+        self.came = 0
+        self._armed = False
+
+    def handle(self, *_: object) -> None:
+        if self._armed:
+            self._armed = False
+            self.came += 1
+            raise KeyboardInterrupt
+
+    def interrupt(self, work: Callable[[], object], seconds: float) -> None:
+        """Do the work, and interrupt it after so many seconds if it lasts that long."""
+        try:
+            try:
+                self._armed = True
+                signal.setitimer(signal.ITIMER_REAL, seconds)
+                work()
+            finally:
+                self._armed = False
+                signal.setitimer(signal.ITIMER_REAL, 0)
+        except KeyboardInterrupt:
+            pass
+
+
+@pytest.fixture
+def interrupts() -> Iterator[Interrupts]:
+    source = Interrupts()
+    before = signal.signal(signal.SIGALRM, source.handle)
+    yield source
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def in_a_with(client: Client, name: str) -> None:
+    with client.acquire(name, ttl=60, wait=0):
+        pass
+
+
+def by_calls(client: Client, name: str) -> None:
+    client.acquire(name, ttl=60, wait=0).release()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # one may fall into a weakref's callback
+@pytest.mark.parametrize("way", [in_a_with, by_calls])
+def test_interrupts_at_random_points_leave_a_working_client_and_nothing_else(
+    client: Client, other: Client, interrupts: Interrupts, way: Callable[[Client, str], None]
+) -> None:
+    client.acquire("r", ttl=60).release()  # what the first use opens is opened
+    end = SYSTEM.now() + ns(LONGEST)
+    for n in range(ROUNDS):
+        if interrupts.came >= INTERRUPTS or SYSTEM.now() > end:
+            break
+        with contextlib.suppress(LeaseHeld):
+            interrupts.interrupt(partial(way, client, f"r{n % 50}"), random.uniform(5e-6, 6e-4))
+        release_our_own(client)
+    assert interrupts.came >= INTERRUPTS / 3, "too few to tell"
+
+    started = time.monotonic()
+    client.acquire("afterwards", ttl=60, wait=PROMPTLY).release()
+    assert time.monotonic() - started < PROMPTLY
+    until(lambda: other.list() == [], "all being given back", GIVEN_BACK_WITHIN)
+    assert client._engine.held == {}
+
+
+def release_our_own(client: Client) -> None:
+    """Give back what acquire() had returned when the interrupt came, so that nobody else could."""
+    for lease in list(client._engine.held.values()):
+        lease.release()  # type: ignore[attr-defined]
