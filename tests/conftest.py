@@ -1,4 +1,4 @@
-"""For all tests: signals as a terminal would have them.
+"""For all tests: one PostgreSQL server, and signals as a terminal would have them.
 
 Whoever starts the tests in the background of a script starts them with SIGINT and SIGQUIT ignored, and every process
 that a test starts would inherit that.
@@ -7,8 +7,28 @@ that a test starts would inherit that.
 from __future__ import annotations
 
 import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.servers.postgres import PostgresServer
+
+pytest.register_assert_rewrite("leasehold.testing")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGQUIT) is signal.SIG_IGN:
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """One server for all tests that don't harm it; each makes a database of its own."""
+    from tests.servers.postgres import postgres_server
+
+    # What survives a power cut is for tests with a server of their own.
+    with postgres_server("fsync=off", "full_page_writes=off") as server:
+        yield server

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 import pytest
 
 from leasehold.testing import Harness, StoreConformance
-from tests.servers import RedisServer, redis_server
+from tests.servers.redis import RedisServer, redis_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,7 @@ import pytest
 from leasehold.runtime.clock import SYSTEM
 from leasehold.stores.base import StoreURL
 from leasehold.stores.redis import RedisStore
-from tests.servers import RedisServer, redis_server
+from tests.servers.redis import RedisServer, redis_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from leasehold.core.lease import Record
     from leasehold.core.ops import Op, Outcome
     from leasehold.stores.base import Subscription
-    from tests.servers import RedisServer
+    from tests.servers.redis import RedisServer
 
 MS = MILLISECOND
 RESOURCES = ("x", "y", "y/z", "é/\U0001f512")

@@ -12,7 +12,7 @@ from leasehold.core.ops import Acquire, Granted, Held, Notice, Release, Renew
 from leasehold.errors import StoreUnavailable
 from leasehold.stores.redis.script import source
 from tests.needs import not_here
-from tests.servers import redis_server
+from tests.servers.redis import redis_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable

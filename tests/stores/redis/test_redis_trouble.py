@@ -22,7 +22,8 @@ from leasehold.stores.redis import RedisStore, connection
 from leasehold.stores.redis.address import RedisAddress
 from leasehold.stores.redis.trouble import explain
 from leasehold.testing.conformance.base import Thread, until
-from tests.servers import free_port, redis_server
+from tests.servers import free_port
+from tests.servers.redis import redis_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     import redis
 
     from leasehold.core.ops import Outcome
-    from tests.servers import RedisServer
+    from tests.servers.redis import RedisServer
 
 ASK = Acquire("job", "A", "h", 30 * SECOND)
 SECRET = "s3cret-w0rd"

@@ -1,4 +1,4 @@
-"""Real servers for tests: each on a free port, with a folder of its own, ended by its process id."""
+"""Real Redis servers."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import redis
 
 from leasehold.testing.conformance.base import until
 from tests.needs import not_here
+from tests.servers import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,13 +80,6 @@ class RedisServer:
     def end(self) -> None:
         if self._process is not None and self._process.poll() is None:
             self.kill()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @contextlib.contextmanager
