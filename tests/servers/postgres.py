@@ -79,7 +79,7 @@ class PostgresServer:
         """Make an empty database, and return its URL."""
         name = f"test_{os.getpid()}_{next(serials)}"
         with self.connect() as connection:
-            connection.execute(f'CREATE DATABASE "{name}"')  # type: ignore[arg-type]
+            connection.execute(f'CREATE DATABASE "{name}"')
         return f"{self.address}/{name}"
 
     @contextlib.contextmanager
