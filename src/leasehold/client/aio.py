@@ -12,10 +12,10 @@ import inspect
 from typing import TYPE_CHECKING
 
 from leasehold.client.base import BaseClient
-from leasehold.client.sync import DISPOSABLE
+from leasehold.client.sync import DISPOSABLE, RELEASED
 from leasehold.client.terms import Terms, check_force, check_prefix, drop_claim, make_claim, start_over
 from leasehold.core.claim import GiveUp, Sleep, StartOver, Take
-from leasehold.core.holder import Over, State
+from leasehold.core.holder import State
 from leasehold.core.lease import check_resource
 from leasehold.core.ops import Loss, Lost, Release, Released, Revoke, Unknown
 from leasehold.errors import ConfigError, LeaseHeld, LeaseLost
@@ -45,22 +45,23 @@ class AsyncLease(Tenure):
 
     _loop: asyncio.AbstractEventLoop
     _body: asyncio.Task[Any] | None
-    _tasks: set[asyncio.Task[Any]]
+    _tasks: set[asyncio.Task[Any]] | None
 
     def _settle_in(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._lost = asyncio.Event()
         self._body = None
         self._cancelling = 0
         self._interrupted = False
-        self._tasks = set()
+        self._tasks = None
 
     @property
     def lost(self) -> asyncio.Event:
         """An event to await: set when the lease is lost or released."""
         self._tick()
+        if self._lost is None:
+            self._lost = asyncio.Event()
         event: asyncio.Event = self._lost
-        if self._belief.state is State.LOST:
+        if self._belief.state is State.LOST:  # after it can be found there: whoever ends the lease sets it, or we do
             event.set()
         return event
 
@@ -83,11 +84,11 @@ class AsyncLease(Tenure):
         When the store doesn't answer, `StoreUnavailable` is raised, and the release is tried again in the background;
         either way this lease is not ours any more.
         """
-        return await self._give_back(raising=True)
+        return await self._give_back(self._now(), raising=True)
 
-    async def _give_back(self, *, raising: bool) -> bool:
+    async def _give_back(self, now: int, *, raising: bool) -> bool:
         # Stop believing and renewing first: a late renewal must not follow the release.
-        self._advance(Over(Loss.RELEASED), self._now())
+        self._advance(RELEASED, now)
         if self._released or self._belief.loss not in DISPOSABLE or self._generation != self._engine.generation:
             return False
         try:
@@ -104,13 +105,17 @@ class AsyncLease(Tenure):
         return isinstance(outcome, Released)
 
     async def __aenter__(self) -> Self:
-        self.check()
         task = asyncio.current_task()
         assert task is not None
         if self._body is not None:
             raise ConfigError("this lease is in an 'async with' already: acquire another")
         self._cancelling = task.cancelling()
         self._body = task
+        try:
+            self.check()  # after the body can be found there: a loss from here on cancels it
+        except LeaseLost:
+            self._body = None
+            raise
         return self
 
     async def __aexit__(
@@ -118,12 +123,13 @@ class AsyncLease(Tenure):
     ) -> None:
         task, self._body = self._body, None
         assert task is not None
-        self._tick()
+        now = self._now()
+        self._tick(now)
         loss = self._belief.loss
         # As asyncio.timeout does: take our own cancellation back, and see whether there was another one.
         outside = task.uncancel() > self._cancelling if self._interrupted else task.cancelling() > self._cancelling
         try:
-            await self._give_back(raising=False)
+            await self._give_back(now, raising=False)
         except asyncio.CancelledError:
             if not self._interrupted or task.cancelling() > self._cancelling:
                 raise
@@ -132,11 +138,14 @@ class AsyncLease(Tenure):
             raise LeaseLost(self.resource, token=self.token, reason=str(loss)) from None
 
     def _wake(self) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            self._loop.call_soon_threadsafe(self._interrupt)
+        concerned = self._body is not None and self._belief.loss is not Loss.RELEASED
+        if concerned or self._lost is not None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                self._loop.call_soon_threadsafe(self._interrupt)
 
     def _interrupt(self) -> None:
-        self._lost.set()
+        if self._lost is not None:
+            self._lost.set()
         if self._body is not None and self._belief.loss is not Loss.RELEASED and not self._interrupted:
             self._interrupted = True
             self._body.cancel()
@@ -149,6 +158,8 @@ class AsyncLease(Tenure):
         result = callback(self)
         if inspect.iscoroutine(result):
             task = self._loop.create_task(result)
+            if self._tasks is None:
+                self._tasks = set()
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
@@ -170,7 +181,7 @@ class Acquisition:
         try:
             return await self._lease.__aenter__()
         except BaseException:
-            await self._lease._give_back(raising=False)
+            await self._lease._give_back(self._lease._now(), raising=False)
             raise
 
     async def __aexit__(
@@ -365,20 +376,10 @@ class AsyncWatch:
 async def _call(engine: Engine, op: Op) -> tuple[Outcome, int]:
     """Have the operation sent with the next batch; return the outcome, and the time before it was sent."""
     loop = asyncio.get_running_loop()
-    answer: asyncio.Future[tuple[Outcome, int]] = loop.create_future()
-
-    def deliver(outcome: Outcome, sent: int) -> None:
-        if not answer.done():
-            answer.set_result((outcome, sent))
-
-    def done(outcome: Outcome, sent: int) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(deliver, outcome, sent)
-
-    job = Job(op, done)
+    job = Job(op, loop.create_future(), loop)
     engine.batcher.submit(job)
     try:
-        return await answer
+        return await job.answer
     except asyncio.CancelledError:
         engine.batcher.withdraw(job)
         raise

@@ -32,6 +32,9 @@ DISPOSABLE = (None, Loss.RELEASED, Loss.EXPIRED, Loss.REVOKED, Loss.STALLED)
 """Losses after which the store may still have the lease under our id, so that giving it back makes sense."""
 
 
+RELEASED = Over(Loss.RELEASED)
+
+
 class Lease(Tenure):
     """A lease held by this process. Use it in a ``with``, or call ``release()``."""
 
@@ -70,13 +73,13 @@ class Lease(Tenure):
         When the store doesn't answer, `StoreUnavailable` is raised, and the release is tried again in the background;
         either way this lease is not ours any more.
         """
-        return self._give_back(raising=True)
+        return self._give_back(self._now(), raising=True)
 
-    def _give_back(self, *, raising: bool) -> bool:
+    def _give_back(self, now: int, *, raising: bool) -> bool:
         engine = self._engine
         try:
             # Stop believing and renewing first: a late renewal must not follow the release.
-            self._advance(Over(Loss.RELEASED), self._now())
+            self._advance(RELEASED, now)
             if self._released or self._belief.loss not in DISPOSABLE or self._generation != engine.generation:
                 return False
             outcome = engine.store.apply([Release(self._op.resource, self._op.lease_id)], timeout=engine.timeout)[0]
@@ -98,14 +101,16 @@ class Lease(Tenure):
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._tick()
+        now = self._now()
+        self._tick(now)
         loss = self._belief.loss
-        self._give_back(raising=False)
+        self._give_back(now, raising=False)
         if exc_type is None and loss is not None and loss is not Loss.RELEASED:
             raise LeaseLost(self.resource, token=self.token, reason=str(loss))
 
     def _wake(self) -> None:
-        self._lost.set()
+        if self._lost is not None:
+            self._lost.set()
 
     def _call(self, callback: Callable[[Any], object]) -> None:
         self._engine.callbacks.run(lambda: callback(self))

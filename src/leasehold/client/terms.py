@@ -80,12 +80,13 @@ class TermsBook:
         stall_after: Duration | None,
     ) -> Terms:
         """Return the terms, or raise `ConfigError` where they can't work on this store."""
-        key = (ttl, renewal, max_hold, stall_after)
+        # The types too: True is 1 to a dictionary, not to us.
+        key = (ttl, renewal, max_hold, stall_after, type(ttl), type(max_hold), type(stall_after))
         try:
             known = self._known.get(key)
         except TypeError:
             raise ConfigError("the terms of a lease are durations, a Timing and the name of a strategy") from None
-        if known is None or any(isinstance(part, bool) for part in key):  # True is 1 to a dictionary, not to us
+        if known is None:
             hold_ns = None if max_hold is None else positive_ns(max_hold, "max_hold")
             stall_ns = None if stall_after is None else positive_ns(stall_after, "stall_after")
             if hold_ns is not None and not isinstance(ttl, Timing):
@@ -151,9 +152,10 @@ def make_claim(
     wait_ns = None if wait is None else to_ns(wait, "the wait")
     if wait_ns is not None and wait_ns < 0:
         raise ConfigError(f"the wait can't be negative, and it is {wait_ns / 1e9:g} s")
+    now = engine.clock.now()
     op = Acquire(
         check_resource(resource),
-        os.urandom(16).hex(),
+        engine.ids.new(now),
         engine.holder,
         terms.timing.ttl_ns,
         wait_ns is None or wait_ns > 0,
@@ -161,7 +163,7 @@ def make_claim(
         engine.seen_token,
         "" if metadata is None else encode_metadata(metadata, limit=engine.store.guarantees.max_metadata),
     )
-    until = None if wait_ns is None else engine.clock.now() + wait_ns
+    until = None if wait_ns is None else now + wait_ns
     return Claim(op, terms.timing, wait_until_ns=until, patience_ns=int(engine.timeout * 1e9))
 
 
@@ -169,7 +171,7 @@ def start_over(engine: Engine, claim: Claim) -> None:
     """Go on with another lease id, and give the spent one back."""
     engine.waiters.leave(claim.op.lease_id)
     engine.keeper.dispose(claim.op.resource, claim.op.lease_id, claim.timing.ttl_ns)
-    claim.restart(os.urandom(16).hex())
+    claim.restart(engine.ids.new(engine.clock.now()))
     engine.waiters.expect(claim.op.lease_id)
 
 

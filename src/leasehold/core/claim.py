@@ -77,14 +77,14 @@ class Claim:
 
     def after(self, outcome: Outcome, sent_ns: int, now: int) -> Decision:
         """Say what follows from the answer to a request that was sent at ``sent_ns``."""
-        if isinstance(outcome, (Held, Lost)):
-            self.in_doubt = False
         if isinstance(outcome, Granted):
             deadline = sent_ns + self.timing.safe_time(outcome.ttl_ns)
             return Take(outcome.token, deadline) if now < deadline else self._too_late(sent_ns, now)
         if isinstance(outcome, Held):
+            self.in_doubt = False
             return self._held(outcome, now)
         if isinstance(outcome, Lost):
+            self.in_doubt = False
             return StartOver()
         if isinstance(outcome, Unknown):
             return self._unknown(outcome.error, sent_ns, now)

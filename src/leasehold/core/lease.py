@@ -18,6 +18,8 @@ def check_resource(name: str) -> str:
     """Return the name if it can name a resource; raise `InvalidResource` with the reason if not."""
     if not isinstance(name, str):
         raise InvalidResource(name, f"it is {type(name).__name__}, not str")
+    if "/" not in name and 0 < len(name) <= MAX_RESOURCE_BYTES // 4 and name.isprintable():
+        return name  # most are like that
     if not name:
         raise InvalidResource(name, "it is empty")
     try:

@@ -32,9 +32,9 @@ def start_thread(run: Callable[[], None], name: str) -> threading.Thread:
 class Agenda(Generic[K]):
     """What is due when, and the thread that sees to it. The thread starts with the first entry.
 
-    Entries are never removed by whoever made them: ``wanted`` says whether one still is, when it comes up. Making an
-    entry is on the path of every acquisition, so it only puts it down; the thread sorts it in when it wakes up, which
-    it does in time for the earliest.
+    Making an entry is on the path of every acquisition, so it only puts it down; the thread sorts it in when it wakes
+    up, which it does in time for the earliest. Until then it can be dropped again. Later it stays, and ``wanted`` says
+    whether it still is when it comes up.
     """
 
     def __init__(
@@ -52,22 +52,29 @@ class Agenda(Generic[K]):
         self._wanted = wanted
         self._slack = slack
         self._schedule: Schedule[K] = Schedule()
-        self._new: list[tuple[K, int]] = []
+        self._new: dict[K, int] = {}
         self._lock = threading.Lock()
         self._condition = threading.Condition(self._lock)
-        self._wake_at = 0
+        self._wake_at = NEVER
         self._thread: threading.Thread | None = None
         self._closed = False
 
     def set(self, key: K, due_ns: int) -> None:
         """Make the key due then, whatever it was before."""
+        self._new[key] = due_ns
+        # The thread says when it will wake up before it looks for new entries a last time, so one of us sees the other.
+        if due_ns < self._wake_at:
+            self._wake_up()
+
+    def drop(self, key: K) -> None:
+        """Forget the key if it is new; others come up, and are not wanted any more."""
+        self._new.pop(key, None)
+
+    def _wake_up(self) -> None:
         with self._lock:
-            self._new.append((key, due_ns))
             if self._thread is None and not self._closed:
-                self._wake_at = due_ns
                 self._thread = start_thread(self._run, self._name)
-            elif due_ns < self._wake_at:
-                self._condition.notify()
+            self._condition.notify()
 
     def close(self) -> None:
         """End the thread; what is due later will not happen."""
@@ -84,17 +91,14 @@ class Agenda(Generic[K]):
                 self._sort_in()
                 now = self._clock.now()
                 due = self._schedule.next_due()
-                if due is None and idle:
-                    self._wake_at = NEVER
-                    self._condition.wait()
-                    idle = False
-                    continue
                 if due is None or due > now:
                     # With nothing to do it lingers for one sleep before it waits for a call, since to be called costs
                     # more than to look: a program that takes and gives back leases in a loop calls it twice a second.
-                    idle = due is None
-                    self._wake_at = min(due or NEVER, now + LONGEST_SLEEP_NS)
-                    self._condition.wait((self._wake_at - now) / SECOND)
+                    for_good = idle and due is None
+                    idle = due is None and not for_good
+                    self._wake_at = NEVER if for_good else min(due or NEVER, now + LONGEST_SLEEP_NS)
+                    if not self._new:
+                        self._condition.wait(None if for_good else (self._wake_at - now) / SECOND)
                     continue
                 keys = self._schedule.pop_due(now)
                 # What is due so soon that it may go along saves a round of its own. Whoever can't act early puts it
@@ -110,7 +114,10 @@ class Agenda(Generic[K]):
                     self.set(key, self._clock.now() + AGAIN_NS)
 
     def _sort_in(self) -> None:
-        for key, due in self._new:
+        while self._new:
+            try:
+                key, due = self._new.popitem()
+            except KeyError:
+                return  # dropped this very moment
             if self._wanted(key):
                 self._schedule.set(key, due)
-        self._new.clear()

@@ -1,7 +1,8 @@
-"""Turns concurrent operations into one store call: whatever piles up while a call is under way goes with the next."""
+"""Turns the concurrent operations of tasks into one store call: what piles up during a call goes with the next."""
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,7 +12,8 @@ from leasehold.runtime.agenda import start_thread
 from leasehold.runtime.log import log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from asyncio import AbstractEventLoop, Future
+    from collections.abc import Sequence
 
     from leasehold.core.clock import Clock
     from leasehold.core.ops import Op, Outcome
@@ -19,10 +21,11 @@ if TYPE_CHECKING:
 
 
 class Job(NamedTuple):
-    """An operation, and what to do with the outcome and the time before it was sent."""
+    """An operation, and the future for its outcome and the time before it was sent."""
 
     op: Op
-    done: Callable[[Outcome, int], None]
+    answer: Future[tuple[Outcome, int]]
+    loop: AbstractEventLoop
 
 
 class Batcher:
@@ -35,19 +38,21 @@ class Batcher:
         self._condition = threading.Condition(threading.Lock())
         self._jobs: list[Job] = []
         self._thread: threading.Thread | None = None
-        self._closed = False
+        self._idle = self._closed = False
 
     def submit(self, job: Job) -> None:
         """Send it with the next call."""
         with self._condition:
             if not self._closed:
-                self._jobs.append(job)
                 if self._thread is None:
                     self._thread = start_thread(self._run, "leasehold-batcher")
-                else:
+                self._jobs.append(job)
+                if self._idle:
+                    self._idle = False
                     self._condition.notify()
                 return
-        job.done(Unknown(StoreUnavailable(self._store.guarantees.store, "the client is closed")), self._clock.mark())
+        closed = Unknown(StoreUnavailable(self._store.guarantees.store, "the client is closed"))
+        job.answer.set_result((closed, self._clock.mark()))
 
     def withdraw(self, job: Job) -> bool:
         """Take it back. False: it has been sent."""
@@ -70,6 +75,7 @@ class Batcher:
                 while not self._jobs:
                     if self._closed:
                         return
+                    self._idle = True
                     self._condition.wait()
                 jobs, self._jobs = self._jobs[:most], self._jobs[most:]
             sent = self._clock.mark()
@@ -79,5 +85,14 @@ class Batcher:
                 log().exception("the store raised")
                 failure = StoreUnavailable(self._store.guarantees.store, type(error).__name__)
                 outcomes = [Unknown(failure)] * len(jobs)
-            for job, outcome in zip(jobs, outcomes, strict=True):
-                job.done(outcome, sent)
+            # To wake a loop takes a system call, so each is woken once.
+            for loop in {job.loop for job in jobs}:
+                with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                    loop.call_soon_threadsafe(_deliver, loop, jobs, outcomes, sent)
+
+
+def _deliver(loop: AbstractEventLoop, jobs: Sequence[Job], outcomes: Sequence[Outcome], sent: int) -> None:
+    """On the loop: answer its own jobs."""
+    for job, outcome in zip(jobs, outcomes, strict=True):
+        if job.loop is loop and not job.answer.done():
+            job.answer.set_result((outcome, sent))

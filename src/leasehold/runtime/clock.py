@@ -50,7 +50,9 @@ class SystemClock:
             # The raw clock first, and each only once: what passes between the two readings counts as elapsed.
             raw = _clock_gettime_ns(_RAW)
             boot = _clock_gettime_ns(_BOOT)
-            now = max(boot + boot_level, raw + raw_level)
+            now = boot + boot_level
+            if raw + raw_level > now:
+                now = raw + raw_level
             self._levels = (now - boot, now - raw)
             return now
 

@@ -17,6 +17,7 @@ from leasehold.errors import ConfigError
 from leasehold.runtime.agenda import start_thread
 from leasehold.runtime.batcher import Batcher
 from leasehold.runtime.clock import SYSTEM
+from leasehold.runtime.ids import Ids
 from leasehold.runtime.keeper import Keeper
 from leasehold.runtime.log import log
 from leasehold.runtime.waiters import Waiters
@@ -56,6 +57,7 @@ class Engine:
         self.waiters = Waiters(self.store, self._revoked)
         self.batcher = Batcher(self.store, self.clock, self.timeout)
         self.callbacks = Callbacks()
+        self.ids = Ids()
         self.held: dict[str, Tenure] = {}
         self.watches: set[Watch] = set()
         self.seen_token = 0
@@ -66,7 +68,8 @@ class Engine:
 
     def hold(self, tenure: Tenure) -> None:
         """Take the lease on: from here on it is renewed and watched."""
-        self.seen_token = max(self.seen_token, tenure.token)
+        if tenure.token > self.seen_token:
+            self.seen_token = tenure.token
         self.held[tenure.id] = tenure
         self.keeper.add(tenure)
         self.watchdog.add(tenure)
@@ -74,8 +77,10 @@ class Engine:
             self.abandon(tenure, Loss.CLOSED)
 
     def forget(self, tenure: Tenure) -> None:
-        """Let go of a lease that is over; the keeper and the watchdog pass it over from now on."""
+        """Let go of a lease that is over."""
         self.held.pop(tenure.id, None)
+        self.keeper.drop(tenure)
+        self.watchdog.drop(tenure)
 
     def abandon(self, tenure: Tenure, reason: Loss) -> None:
         """Stop believing in the lease now, and give it back in the background."""

@@ -52,7 +52,13 @@ class Keeper:
 
     def add(self, tenure: Tenure) -> None:
         """Keep this lease alive until it is lost or released."""
-        self._lane(tenure).set(tenure, tenure._first_due(random.random()))
+        tenure._lane = self._lane(tenure)
+        tenure._lane.set(tenure, tenure._first_due(random.random()))
+
+    def drop(self, tenure: Tenure) -> None:
+        """Let go of a lease that is over."""
+        if tenure._lane is not None:
+            tenure._lane.drop(tenure)
 
     def renew_soon(self, tenure: Tenure) -> None:
         """Renew now, out of turn: there is news about this lease."""

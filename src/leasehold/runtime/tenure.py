@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from leasehold.core.holder import HolderEvent
     from leasehold.core.ops import Acquire, Outcome
     from leasehold.core.timing import Duration, Timing
+    from leasehold.runtime.agenda import Agenda
     from leasehold.runtime.engine import Engine
 
 OVER_NS: Final = -1
@@ -33,7 +34,7 @@ class Tenure:
     """A lease held here. Thread-safe; made by the engine, never by hand."""
 
     __slots__ = (
-        "__weakref__", "_belief", "_deadline_ns", "_due_ns", "_engine", "_failures", "_final", "_generation", "_hold_until_ns", "_latency", "_listeners",
+        "__weakref__", "_belief", "_deadline_ns", "_due_ns", "_engine", "_failures", "_final", "_generation", "_hold_until_ns", "_lane", "_latency", "_listeners",
         "_lock", "_lost", "_now", "_op", "_owner", "_progress_ns", "_released", "_sent_ns", "_stall_after_ns", "_timing", "token",
     )  # fmt: skip
 
@@ -73,6 +74,7 @@ class Tenure:
         self._failures = 0
         self._released = False
         self._latency: Latency | None = None
+        self._lane: Agenda[Tenure] | None = None  # where its renewals are due, once they are
         self._lost: Any = None  # the event to wait on, of the kind that the face has
         self._listeners: list[tuple[Signal, Callable[[Any], object]]] | None = None
         self._lock = threading.Lock()
@@ -173,11 +175,10 @@ class Tenure:
             self._belief, signal = machine.step(self._belief, event, now)
             lost = self._belief.state is State.LOST
             self._deadline_ns = OVER_NS if lost else self._belief.deadline_ns
-            listeners = list(self._listeners) if signal is not None and self._listeners else []
+            listeners = list(self._listeners) if signal is not None and self._listeners else ()
         if signal is Signal.LOST:
             self._engine.forget(self)
-            if self._lost is not None:
-                self._wake()
+            self._wake()
         for wanted, callback in listeners:
             if wanted is signal and self._belief.loss is not Loss.RELEASED:
                 self._call(callback)
@@ -189,9 +190,10 @@ class Tenure:
         self._belief, _ = machine.step(self._belief, Over(Loss.FORKED), 0)
         self._deadline_ns = OVER_NS
 
-    def _tick(self) -> None:
+    def _tick(self, now: int | None = None) -> None:
         if self._belief.state is not State.LOST:
-            now = self._now()
+            if now is None:
+                now = self._now()
             if now >= self._deadline_ns:
                 self._advance(Tick(), now)
 
@@ -213,7 +215,8 @@ class Tenure:
             self._call(callback)
 
     def _wake(self) -> None:
-        """Wake whoever waits for the loss."""
+        """Wake whoever waits for the end."""
+        raise NotImplementedError
 
     def _call(self, callback: Callable[[Any], object]) -> None:
         """Run a callback where the face runs callbacks; never on the thread that found out."""

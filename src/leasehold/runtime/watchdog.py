@@ -22,6 +22,7 @@ class Watchdog:
         self._agenda: Agenda[Tenure] = Agenda(
             clock, "leasehold-watchdog", self._look_at_all, wanted=_wanted, slack=lambda t: t._timing.round_trip_ns // 4
         )
+        self.drop = self._agenda.drop
         self.close = self._agenda.close
 
     def add(self, tenure: Tenure) -> None:
