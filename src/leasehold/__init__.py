@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leasehold.client.sync import Client, Lease
+from leasehold.client.sync import Client, Grant, Lease
 from leasehold.core.holder import State
 from leasehold.core.lease import Record
 from leasehold.core.ops import Event, EventKind, Loss
@@ -29,18 +29,20 @@ from leasehold.errors import (
 )
 
 if TYPE_CHECKING:
-    from leasehold.client.aio import AsyncClient, AsyncLease
+    from leasehold.client.aio import AsyncClient, AsyncGrant, AsyncLease
 
 __version__ = "0.1.0.dev0"
 
 __all__ = [
     "AsyncClient",
+    "AsyncGrant",
     "AsyncLease",
     "Client",
     "ConfigError",
     "Event",
     "EventKind",
     "Fenced",
+    "Grant",
     "InvalidResource",
     "Lease",
     "LeaseHeld",
@@ -58,7 +60,7 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     # asyncio takes as long to import as all the rest together, so the async face comes when it is asked for.
-    if name in ("AsyncClient", "AsyncLease"):
+    if name in ("AsyncClient", "AsyncGrant", "AsyncLease"):
         from leasehold.client import aio  # noqa: PLC0415
 
         return getattr(aio, name)

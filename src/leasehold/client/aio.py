@@ -12,6 +12,7 @@ import inspect
 from typing import TYPE_CHECKING
 
 from leasehold.client.base import BaseClient
+from leasehold.client.grant import BaseGrant, request, transactional
 from leasehold.client.sync import DISPOSABLE, RELEASED
 from leasehold.client.terms import Terms, check_force, check_prefix, drop_claim, make_claim, start_over
 from leasehold.core.claim import GiveUp, Sleep, StartOver, Take
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from leasehold.core.claim import Claim
     from leasehold.core.lease import Record
-    from leasehold.core.ops import Event, Op, Outcome
+    from leasehold.core.ops import Acquire, Event, Op, Outcome
     from leasehold.core.timing import Duration, Renewal, Timing
     from leasehold.runtime.engine import Engine
 
@@ -191,6 +192,25 @@ class Acquisition:
         await self._lease.__aexit__(exc_type, exc, traceback)
 
 
+class AsyncGrant(BaseGrant):
+    """What ``acquire_in`` returns: it becomes a lease with ``confirm()``, once the transaction has committed."""
+
+    __slots__ = ()
+
+    async def confirm(self) -> AsyncLease:
+        """Return the lease, renewed from now on. Raises `LeaseLost` if the transaction was rolled back, or the TTL is over.
+
+        While the transaction is still open, or the store doesn't answer, `StoreUnavailable` is raised: try again.
+        """
+        if self._lease is None:
+            engine = self._engine
+            engine.require_open()
+            outcome, sent = await _call(engine, self._renewal())
+            self._lease = _hold(engine, self._op, self._terms, self.token, sent, self._deadline(outcome, sent))
+        lease: AsyncLease = self._lease
+        return lease
+
+
 class AsyncClient(BaseClient):
     """Leases on one store, for one event loop. May be used from many tasks; close it, or use it in an ``async with``.
 
@@ -243,6 +263,27 @@ class AsyncClient(BaseClient):
             )
         except LeaseHeld:
             return None
+
+    async def acquire_in(
+        self,
+        connection: Any,
+        resource: str,
+        ttl: Duration | Timing = 30.0,
+        *,
+        metadata: Mapping[str, str] | None = None,
+        renewal: Renewal | str | None = None,
+        max_hold: Duration | None = None,
+        stall_after: Duration | None = None,
+    ) -> AsyncGrant:
+        """Grant the resource as part of the transaction that is open on your connection, or raise `LeaseHeld`.
+
+        It is yours if and when that transaction commits: await ``confirm()`` on the grant then. Never waits. Only for
+        stores inside your own database: ``postgresql://``.
+        """
+        store = transactional(self._engine)
+        terms = self._terms.terms(ttl, renewal=renewal, max_hold=max_hold, stall_after=stall_after)
+        op = request(self._engine, resource, terms, metadata)
+        return AsyncGrant(self._engine, op, terms, (await store.apply_in_async(connection, [op]))[0])
 
     async def get(self, resource: str) -> Record | None:
         """Return who holds the resource, or None."""
@@ -307,20 +348,7 @@ class AsyncClient(BaseClient):
             outcome, sent = await _call(engine, claim.sending())
             decision = claim.after(outcome, sent, clock.now())
             if isinstance(decision, Take):
-                lease = AsyncLease(
-                    engine,
-                    claim.op,
-                    terms.timing,
-                    token=decision.token,
-                    sent_ns=sent,
-                    deadline_ns=decision.deadline_ns,
-                    owner=asyncio.current_task(),
-                    max_hold_ns=terms.max_hold_ns,
-                    stall_after_ns=terms.stall_after_ns,
-                )
-                lease._settle_in()
-                engine.hold(lease)
-                return lease
+                return _hold(engine, claim.op, terms, decision.token, sent, decision.deadline_ns)
             if isinstance(decision, GiveUp):
                 raise decision.error
             if isinstance(decision, Sleep):
@@ -371,6 +399,23 @@ class AsyncWatch:
 
     async def __aexit__(self, *_: object) -> None:
         self.close()
+
+
+def _hold(engine: Engine, op: Acquire, terms: Terms, token: int, sent_ns: int, deadline_ns: int) -> AsyncLease:  # noqa: PLR0917
+    lease = AsyncLease(
+        engine,
+        op,
+        terms.timing,
+        token=token,
+        sent_ns=sent_ns,
+        deadline_ns=deadline_ns,
+        owner=asyncio.current_task(),
+        max_hold_ns=terms.max_hold_ns,
+        stall_after_ns=terms.stall_after_ns,
+    )
+    lease._settle_in()
+    engine.hold(lease)
+    return lease
 
 
 async def _call(engine: Engine, op: Op) -> tuple[Outcome, int]:

@@ -10,6 +10,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from leasehold.client.base import BaseClient
+from leasehold.client.grant import BaseGrant, request, transactional
 from leasehold.client.terms import Terms, check_force, check_prefix, drop_claim, make_claim, start_over
 from leasehold.core.claim import GiveUp, Sleep, StartOver, Take
 from leasehold.core.holder import Over, State
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
 
     from leasehold.core.claim import Claim
     from leasehold.core.lease import Record
+    from leasehold.core.ops import Acquire
     from leasehold.core.timing import Duration, Renewal, Timing
+    from leasehold.runtime.engine import Engine
 
 DISPOSABLE = (None, Loss.RELEASED, Loss.EXPIRED, Loss.REVOKED, Loss.STALLED)
 """Losses after which the store may still have the lease under our id, so that giving it back makes sense."""
@@ -116,6 +119,26 @@ class Lease(Tenure):
         self._engine.callbacks.run(lambda: callback(self))
 
 
+class Grant(BaseGrant):
+    """What ``acquire_in`` returns: it becomes a lease with ``confirm()``, once the transaction has committed."""
+
+    __slots__ = ()
+
+    def confirm(self) -> Lease:
+        """Return the lease, renewed from now on. Raises `LeaseLost` if the transaction was rolled back, or the TTL is over.
+
+        While the transaction is still open, or the store doesn't answer, `StoreUnavailable` is raised: try again.
+        """
+        if self._lease is None:
+            engine = self._engine
+            engine.require_open()
+            sent = engine.clock.mark()
+            outcome = engine.store.apply([self._renewal()], timeout=engine.timeout)[0]
+            self._lease = _hold(engine, self._op, self._terms, self.token, sent, self._deadline(outcome, sent))
+        lease: Lease = self._lease
+        return lease
+
+
 class Client(BaseClient):
     """Leases on one store. May be used from many threads; close it, or use it in a ``with``.
 
@@ -176,6 +199,27 @@ class Client(BaseClient):
         except LeaseHeld:
             return None
 
+    def acquire_in(
+        self,
+        connection: Any,
+        resource: str,
+        ttl: Duration | Timing = 30.0,
+        *,
+        metadata: Mapping[str, str] | None = None,
+        renewal: Renewal | str | None = None,
+        max_hold: Duration | None = None,
+        stall_after: Duration | None = None,
+    ) -> Grant:
+        """Grant the resource as part of the transaction that is open on your connection, or raise `LeaseHeld`.
+
+        It is yours if and when that transaction commits: call ``confirm()`` on the grant then. Never waits. Only for
+        stores inside your own database: ``postgresql://``.
+        """
+        store = transactional(self._engine)
+        terms = self._terms.terms(ttl, renewal=renewal, max_hold=max_hold, stall_after=stall_after)
+        op = request(self._engine, resource, terms, metadata)
+        return Grant(self._engine, op, terms, store.apply_in(connection, [op])[0])
+
     def get(self, resource: str) -> Record | None:
         """Return who holds the resource, or None."""
         self._engine.require_open()
@@ -224,19 +268,7 @@ class Client(BaseClient):
             outcome = engine.store.apply([claim.sending()], timeout=engine.timeout)[0]
             decision = claim.after(outcome, sent, clock.now())
             if isinstance(decision, Take):
-                lease = Lease(
-                    engine,
-                    claim.op,
-                    terms.timing,
-                    token=decision.token,
-                    sent_ns=sent,
-                    deadline_ns=decision.deadline_ns,
-                    owner=threading.current_thread(),
-                    max_hold_ns=terms.max_hold_ns,
-                    stall_after_ns=terms.stall_after_ns,
-                )
-                engine.hold(lease)
-                return lease
+                return _hold(engine, claim.op, terms, decision.token, sent, decision.deadline_ns)
             if isinstance(decision, GiveUp):
                 raise decision.error
             if isinstance(decision, Sleep):
@@ -247,3 +279,19 @@ class Client(BaseClient):
                 engine.require_open()
             if isinstance(decision, StartOver):
                 start_over(engine, claim)
+
+
+def _hold(engine: Engine, op: Acquire, terms: Terms, token: int, sent_ns: int, deadline_ns: int) -> Lease:  # noqa: PLR0917
+    lease = Lease(
+        engine,
+        op,
+        terms.timing,
+        token=token,
+        sent_ns=sent_ns,
+        deadline_ns=deadline_ns,
+        owner=threading.current_thread(),
+        max_hold_ns=terms.max_hold_ns,
+        stall_after_ns=terms.stall_after_ns,
+    )
+    engine.hold(lease)
+    return lease

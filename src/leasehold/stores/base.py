@@ -7,7 +7,7 @@ raises for what goes wrong with a server: it answers `Unknown` for each operatio
 from __future__ import annotations
 
 from enum import Flag, auto
-from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from leasehold.core.timing import MAX_TTL_NS, MIN_TTL_NS
 from leasehold.errors import ConfigError
@@ -95,6 +95,22 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Let go of connections. Leases stay as they are."""
+        ...
+
+
+@runtime_checkable
+class Transactional(Protocol):
+    """A store that also works inside a transaction of its user's, on a connection of its user's.
+
+    What it answers there counts once that transaction has committed, and never if it is rolled back.
+    """
+
+    def apply_in(self, connection: Any, ops: Sequence[Op]) -> list[Outcome]:
+        """Carry out the operations as part of the transaction that is open on the connection."""
+        ...
+
+    async def apply_in_async(self, connection: Any, ops: Sequence[Op]) -> list[Outcome]:
+        """Do so on an async connection."""
         ...
 
 
