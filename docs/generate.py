@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 import leasehold
 from leasehold import (
     AsyncClient,
+    AsyncGrant,
     AsyncLease,
     Client,
     Event,
     EventKind,
+    Grant,
     Lease,
     LeaseholdError,
     Loss,
@@ -118,7 +120,7 @@ def api_page() -> str:
         INTRODUCTION,
         _markdown(leasehold.__doc__ or "").partition("\n\n    ")[0],
     ]
-    for cls in (Client, AsyncClient, Lease, AsyncLease):
+    for cls in (Client, AsyncClient, Lease, AsyncLease, Grant, AsyncGrant):
         parts += _class(cls)
     for record in (Record, Contender, Event, Timing):
         parts += _tuple(record)

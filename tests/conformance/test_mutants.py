@@ -141,6 +141,7 @@ def test_the_suite_catches(name: str, tmp_path: Path) -> None:
         "-p",
         "no:cacheprovider",
         "--timeout=30",
+        "--assert=plain",  # to explain how two long stories differ would take longer than to tell them
         "-k",
         cases,
         *suites,

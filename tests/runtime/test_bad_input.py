@@ -19,10 +19,10 @@ NAN, INFINITY = float("nan"), float("inf")
 
 TERMS: dict[str, list[Any]] = {
     "ttl": [
-        "5", None, NAN, INFINITY, -1, 0, 1e30, decimal.Decimal(5), [], True, object(),
+        "5", None, NAN, INFINITY, -1, 0, 1e30, decimal.Decimal(5), [], True, object,
         Timing.of(5, drift=0.0001),  # less than any store declares
     ],
-    "wait": ["5", NAN, -1, INFINITY, [], True, object()],
+    "wait": ["5", NAN, -1, INFINITY, [], True, object],
     "metadata": [
         "abc", "", [1], [], 5, 0, True, {"a": 1}, {1: "a"}, {"a": None}, {"a": "\ud800"}, {"\ud800": "a"},
         {"a": "x" * 70_000},
@@ -143,7 +143,7 @@ def test_settings_of_a_client_that_are_none(kind: type, memory_url: str, setting
 
 
 URLS: list[Any] = [
-    5, True, b"memory://", [], object(), "x", "://", "memory", "sqlite://", "sqlite:///", "sqlite:///a\0b",
+    5, True, b"memory://", [], object, "x", "://", "memory", "sqlite://", "sqlite:///", "sqlite:///a\0b",
     "memory://\ud800", "sqlite:////tmp/\ud800.db", "nothing://x", "memory://?x=1", "memory://?namespace=",
 ]  # fmt: skip
 

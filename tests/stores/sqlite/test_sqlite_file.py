@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sqlite3
@@ -345,3 +346,24 @@ def test_a_real_fuse_mount_is_refused(tmp_path: Path, open_store: Callable[..., 
         assert list(below.iterdir()) == []
     finally:
         subprocess.run(["umount", "--lazy", str(point)], check=True)
+
+
+def test_two_that_make_the_file_at_once_both_get_it(tmp_path: Path) -> None:
+    """One is looked at while the other makes it: a look in several steps would take it for somebody else's."""
+    path = str(tmp_path / "leases.db")
+    first, second = file.connect(path, create=True), file.connect(path, create=True)
+    tried: list[str] = []
+
+    def overtake(statement: str) -> None:
+        if statement == "PRAGMA user_version":
+            tried.append(statement)
+            with contextlib.suppress(sqlite3.OperationalError):  # busy, where the first one's look keeps it out
+                file.prepare(second, path, FakeClock())
+
+    first.set_trace_callback(overtake)
+    file.prepare(first, path, FakeClock())
+    first.set_trace_callback(None)
+    file.prepare(second, path, FakeClock())
+    assert tried
+    first.close()
+    second.close()

@@ -88,14 +88,14 @@ def connect(path: str, *, create: bool) -> sqlite3.Connection:
 
 def prepare(db: sqlite3.Connection, path: str, clock: Clock) -> None:
     """Make the file ours where it is new; check that it is ours where it isn't. May raise SQLITE_BUSY."""
-    application, version = _pragma(db, "application_id"), _pragma(db, "user_version")
+    application, version, has_tables = _look(db)
     if (application, version) == (APPLICATION_ID, SCHEMA_VERSION):
         return
     if application == APPLICATION_ID:
         raise ConfigError(
             f"{path} has schema version {version}, and this leasehold knows {SCHEMA_VERSION}: upgrade leasehold"
         )
-    if application != 0 or version != 0 or _has_tables(db):
+    if application != 0 or version != 0 or has_tables:
         raise ConfigError(f"{path} is another application's database: name a file of its own for the leases")
     # A grant changes one row, and each commit writes whole pages to the log: small ones make it a tenth cheaper.
     db.execute("PRAGMA page_size = 1024")
@@ -103,7 +103,8 @@ def prepare(db: sqlite3.Connection, path: str, clock: Clock) -> None:
         raise ConfigError(f"{path} can't use SQLite's write-ahead log on this file system")
     db.execute("BEGIN IMMEDIATE")
     try:
-        if not _has_tables(db):
+        overtaken = _has_tables(db)
+        if not overtaken:
             for statement in sql("schema.sql").split(";"):
                 db.execute(statement)
             boot = clock.host_epoch()
@@ -115,6 +116,8 @@ def prepare(db: sqlite3.Connection, path: str, clock: Clock) -> None:
     except BaseException:
         rollback(db)
         raise
+    if overtaken:
+        prepare(db, path, clock)  # somebody else was at it in between: see whose it is
 
 
 def rollback(db: sqlite3.Connection) -> bool:
@@ -151,6 +154,15 @@ def explain(error: sqlite3.Error, path: str) -> LeaseholdError:
     if is_busy(error):
         return StoreUnavailable("sqlite", f"{path} is locked by another process")
     return StoreUnavailable("sqlite", f"{path}: {error}")
+
+
+def _look(db: sqlite3.Connection) -> tuple[int, int, bool]:
+    """Return whose file it is, of which version, and whether anything is in it: all of one moment."""
+    db.execute("BEGIN")
+    try:
+        return _pragma(db, "application_id"), _pragma(db, "user_version"), _has_tables(db)
+    finally:
+        rollback(db)
 
 
 def _pragma(db: sqlite3.Connection, name: str) -> int:
