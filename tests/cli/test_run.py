@@ -11,6 +11,7 @@ import pytest
 
 from leasehold.runtime.clock import SYSTEM
 from tests.cli.processes import alive, events, finish, until
+from tests.servers.redis import redis_server
 
 if TYPE_CHECKING:
     from leasehold import Client
@@ -40,6 +41,16 @@ def test_the_command_gets_its_words_its_input_and_the_lease(cli: Cli) -> None:
     assert words[5] == "me"
     with cli.client() as client:
         assert words[6] == client.url
+
+
+def test_the_command_can_open_a_store_with_a_password(cli: Cli) -> None:
+    with redis_server("--requirepass", "open sesame") as server:
+        url = server.url.replace("redis://", "redis://:open%20sesame@")
+        inner = [sys.executable, "-m", "leasehold", "ls"]
+        for words, environment in ((["--url", url], {}), ([], {"LEASEHOLD_URL": url})):
+            done = cli("run", *words, "job", "--", *inner, env=environment)
+            assert done.returncode == 0, done.stderr
+            assert "job" in done.stdout
 
 
 def test_it_is_held_while_the_command_runs_and_released_after(cli: Cli) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -92,7 +93,7 @@ def _hold(
             "LEASEHOLD_RESOURCE": lease.resource,
             "LEASEHOLD_TOKEN": str(lease.token),
             "LEASEHOLD_HOLDER": lease.holder,
-            "LEASEHOLD_URL": client.url,
+            "LEASEHOLD_URL": _url_for_command(client, args.url),
         }
     )
     if failure is not None:
@@ -100,6 +101,13 @@ def _hold(
         return _cant_execute(command.words[0], failure, report)
     report.started(command.pid)
     return supervisor.run()
+
+
+def _url_for_command(client: Client, given: str | None) -> str:
+    """Return how COMMAND opens the same store: a client's own URL has no password, so one that has is handed on."""
+    given = given or os.environ.get("LEASEHOLD_URL") or ""
+    _, separator, rest = given.partition("://")
+    return given if separator and "@" in rest.partition("/")[0] else client.url
 
 
 def _cant_execute(name: str, failure: OSError, report: Report) -> int:
