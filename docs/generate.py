@@ -16,6 +16,7 @@ from leasehold import (
     AsyncClient,
     AsyncGrant,
     AsyncLease,
+    AsyncPlace,
     Client,
     Event,
     EventKind,
@@ -23,11 +24,13 @@ from leasehold import (
     Lease,
     LeaseholdError,
     Loss,
+    Place,
     Record,
     Renewal,
     State,
     Timing,
     errors,
+    fencing,
 )
 from leasehold.core.lease import Contender
 from leasehold.stores.base import Capability
@@ -51,7 +54,11 @@ an `async with`.
 
 def pages() -> dict[str, str]:
     """Return each generated page's path, from here, and its text."""
-    return {"reference/stores.md": stores_page(), "reference/api.md": api_page()}
+    return {
+        "reference/stores.md": stores_page(),
+        "reference/api.md": api_page(),
+        "reference/fencing.md": fencing_page(),
+    }
 
 
 # --- stores -------------------------------------------------------------------------------------------------------
@@ -120,7 +127,7 @@ def api_page() -> str:
         INTRODUCTION,
         _markdown(leasehold.__doc__ or "").partition("\n\n    ")[0],
     ]
-    for cls in (Client, AsyncClient, Lease, AsyncLease, Grant, AsyncGrant):
+    for cls in (Client, AsyncClient, Lease, AsyncLease, Place, AsyncPlace, Grant, AsyncGrant):
         parts += _class(cls)
     for record in (Record, Contender, Event, Timing):
         parts += _tuple(record)
@@ -133,6 +140,28 @@ def api_page() -> str:
         if "__init__" in vars(error):
             fields = [p for p in inspect.signature(error.__init__).parameters if p != "self"]
             parts.append("Fields: " + ", ".join(f"`{name}`" for name in fields) + ".")
+    return "\n\n".join(part.strip("\n") for part in parts) + "\n"
+
+
+def fencing_page() -> str:
+    """Return the reference of the guards."""
+    parts = [
+        "# Guards",
+        NOTICE,
+        "Import these from `leasehold.fencing`. [Fence your writes](../how-to/fence-your-writes.md) shows how to use them.",
+        _markdown(fencing.__doc__ or "").partition("\n\n=")[0],
+    ]
+    for function in (fencing.fence, fencing.create_table, fencing.from_environ):
+        parts += [f"## {function.__name__}()", _code(function.__name__ + _signature(function)), _doc(function)]
+    parts += _tuple(fencing.Stamp)
+    for cls in (
+        fencing.Fence,
+        fencing.FencedFile,
+        fencing.FencedRedis,
+        fencing.AsyncFencedRedis,
+        fencing.FencedObject,
+    ):
+        parts += _class(cls)
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leasehold.client.sync import Client, Grant, Lease
+from leasehold.client.sync import Client, Grant, Lease, Place
 from leasehold.core.holder import State
 from leasehold.core.lease import Record
 from leasehold.core.ops import Event, EventKind, Loss
@@ -29,7 +29,7 @@ from leasehold.errors import (
 )
 
 if TYPE_CHECKING:
-    from leasehold.client.aio import AsyncClient, AsyncGrant, AsyncLease
+    from leasehold.client.aio import AsyncClient, AsyncGrant, AsyncLease, AsyncPlace
 
 __version__ = "0.1.0.dev0"
 
@@ -37,6 +37,7 @@ __all__ = [
     "AsyncClient",
     "AsyncGrant",
     "AsyncLease",
+    "AsyncPlace",
     "Client",
     "ConfigError",
     "Event",
@@ -49,6 +50,7 @@ __all__ = [
     "LeaseLost",
     "LeaseholdError",
     "Loss",
+    "Place",
     "Record",
     "Renewal",
     "State",
@@ -60,7 +62,7 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     # asyncio takes as long to import as all the rest together, so the async face comes when it is asked for.
-    if name in ("AsyncClient", "AsyncGrant", "AsyncLease"):
+    if name in ("AsyncClient", "AsyncGrant", "AsyncLease", "AsyncPlace"):
         from leasehold.client import aio  # noqa: PLC0415
 
         return getattr(aio, name)

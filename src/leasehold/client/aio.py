@@ -13,8 +13,17 @@ from typing import TYPE_CHECKING
 
 from leasehold.client.base import BaseClient
 from leasehold.client.grant import BaseGrant, request, transactional
+from leasehold.client.place import BasePlace
 from leasehold.client.sync import DISPOSABLE, RELEASED
-from leasehold.client.terms import Terms, check_force, check_prefix, drop_claim, make_claim, start_over
+from leasehold.client.terms import (
+    FOR_EVER_NS,
+    Terms,
+    check_force,
+    check_prefix,
+    drop_claim,
+    make_claim,
+    start_over,
+)
 from leasehold.core.claim import GiveUp, Sleep, StartOver, Take
 from leasehold.core.holder import State
 from leasehold.core.lease import check_resource
@@ -198,9 +207,10 @@ class AsyncGrant(BaseGrant):
     __slots__ = ()
 
     async def confirm(self) -> AsyncLease:
-        """Return the lease, renewed from now on. Raises `LeaseLost` if the transaction was rolled back, or the TTL is over.
+        """Return the lease, which is renewed from now on.
 
-        While the transaction is still open, or the store doesn't answer, `StoreUnavailable` is raised: try again.
+        Raises `LeaseLost` if the transaction was rolled back or hasn't committed yet, or the TTL is over, and
+        `StoreUnavailable` if there is no answer: then it may be tried again.
         """
         if self._lease is None:
             engine = self._engine
@@ -209,6 +219,36 @@ class AsyncGrant(BaseGrant):
             self._lease = _hold(engine, self._op, self._terms, self.token, sent, self._deadline(outcome, sent))
         lease: AsyncLease = self._lease
         return lease
+
+
+class AsyncPlace(BasePlace):
+    """A place in the queue for a resource: what ``enqueue`` returns. Await the lease, or leave; or use an ``async with``.
+
+    It is kept for six seconds after the last call of ``wait``. Not for several tasks at once.
+    """
+
+    __slots__ = ()
+
+    async def wait(self, timeout: Duration | None = None) -> AsyncLease | None:  # noqa: ASYNC109 - it keeps the place
+        """Wait for the lease, for at most so many seconds, 0 to look only, None for ever. None: not yet; we keep our place.
+
+        Once it is granted, the same lease is returned each time. An error ends the wait, and the place with it.
+        """
+        if self._lease is None:
+            until = self._until(timeout)
+            try:
+                self._settle(await self._client._pursue(self._claim, self._terms, until))
+            except BaseException:
+                self.leave()
+                raise
+        lease: AsyncLease | None = self._lease
+        return lease
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.leave()
 
 
 class AsyncClient(BaseClient):
@@ -239,6 +279,27 @@ class AsyncClient(BaseClient):
         terms = self._terms.terms(ttl, renewal=renewal, max_hold=max_hold, stall_after=stall_after)
         check_resource(resource)
         return Acquisition(lambda: self._acquire(resource, terms, wait, metadata))
+
+    async def enqueue(
+        self,
+        resource: str,
+        ttl: Duration | Timing = 30.0,
+        *,
+        metadata: Mapping[str, str] | None = None,
+        renewal: Renewal | str | None = None,
+        max_hold: Duration | None = None,
+        stall_after: Duration | None = None,
+    ) -> AsyncPlace:
+        """Queue up for the resource, without waiting, and return the place in the queue.
+
+        For programs with a loop of their own: they await ``place.wait(0)`` now and then, at least every five seconds.
+        """
+        self._engine.require_open()
+        terms = self._terms.terms(ttl, renewal=renewal, max_hold=max_hold, stall_after=stall_after)
+        claim = make_claim(self._engine, resource, terms, wait=None, metadata=metadata)
+        place = AsyncPlace(self, claim, terms)
+        await place.wait(0)
+        return place
 
     async def try_acquire(
         self,
@@ -333,7 +394,8 @@ class AsyncClient(BaseClient):
         claim = make_claim(engine, resource, terms, wait=wait, metadata=metadata)
         try:
             engine.waiters.expect(claim.op.lease_id)
-            lease = await self._pursue(claim, terms)
+            lease = await self._pursue(claim, terms, FOR_EVER_NS)
+            assert lease is not None
             engine.waiters.leave(claim.op.lease_id)
             return lease  # noqa: TRY300 - an interrupt may come at any instruction, and must find us in here
         except BaseException:
@@ -341,7 +403,8 @@ class AsyncClient(BaseClient):
             drop_claim(engine, claim)
             raise
 
-    async def _pursue(self, claim: Claim, terms: Terms) -> AsyncLease:
+    async def _pursue(self, claim: Claim, terms: Terms, pause_ns: int) -> AsyncLease | None:
+        """Ask until it is settled, but at least once; None: it is not by ``pause_ns``, and we keep our place."""
         engine = self._engine
         clock = engine.clock
         while True:
@@ -352,13 +415,16 @@ class AsyncClient(BaseClient):
             if isinstance(decision, GiveUp):
                 raise decision.error
             if isinstance(decision, Sleep):
-                self._refuse_deadlock(asyncio.current_task(), outcome)
-                await self._sleep(claim, decision.until_ns)
+                if pause_ns == FOR_EVER_NS:
+                    self._refuse_deadlock(asyncio.current_task(), outcome)
+                called = await self._sleep(claim, min(decision.until_ns, pause_ns))
                 engine.require_open()
+                if not called and clock.now() >= pause_ns:
+                    return None
             if isinstance(decision, StartOver):
                 start_over(engine, claim)
 
-    async def _sleep(self, claim: Claim, until_ns: int) -> None:
+    async def _sleep(self, claim: Claim, until_ns: int) -> bool:
         loop = asyncio.get_running_loop()
         called = asyncio.Event()
 
@@ -370,6 +436,7 @@ class AsyncClient(BaseClient):
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(0, until_ns - self._engine.clock.now()) / 1e9):
                 await called.wait()
+        return called.is_set()
 
 
 class AsyncWatch:

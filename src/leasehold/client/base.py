@@ -10,10 +10,12 @@ from leasehold.core.timing import MAX_TTL_NS, Renewal
 from leasehold.errors import ConfigError, WouldDeadlock
 from leasehold.runtime.engine import Engine
 from leasehold.stores.base import Store
+from leasehold.stores.registry import url_of
 
 if TYPE_CHECKING:
     from leasehold.core.ops import Outcome
     from leasehold.core.timing import Duration
+    from leasehold.stores.registry import EngineLike
 
 
 class BaseClient:
@@ -21,16 +23,18 @@ class BaseClient:
 
     def __init__(
         self,
-        url: str | Store | None = None,
+        url: str | Store | EngineLike | None = None,
         *,
         holder: str | None = None,
         timeout: Duration = 5.0,
         renewal: Renewal | str = Renewal.THIRD,
     ) -> None:
         seconds = positive_ns(timeout, "the timeout", most=MAX_TTL_NS) / 1e9
-        where = default_url() if url is None else url
+        where = default_url() if url is None else url_of(url)
         if not isinstance(where, (str, Store)):
-            raise ConfigError(f"a client takes a URL or an open store, not {type(where).__name__}")
+            raise ConfigError(
+                f"a client takes a URL, an open store or an SQLAlchemy engine, not {type(where).__name__}"
+            )
         self._engine = Engine(where, holder=check_holder(holder), timeout=seconds)
         self._terms = TermsBook(self._engine.store.guarantees, renewal)
 

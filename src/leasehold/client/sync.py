@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING
 
 from leasehold.client.base import BaseClient
 from leasehold.client.grant import BaseGrant, request, transactional
-from leasehold.client.terms import Terms, check_force, check_prefix, drop_claim, make_claim, start_over
+from leasehold.client.place import BasePlace
+from leasehold.client.terms import (
+    FOR_EVER_NS,
+    Terms,
+    check_force,
+    check_prefix,
+    drop_claim,
+    make_claim,
+    start_over,
+)
 from leasehold.core.claim import GiveUp, Sleep, StartOver, Take
 from leasehold.core.holder import Over, State
 from leasehold.core.lease import check_resource
@@ -125,9 +134,10 @@ class Grant(BaseGrant):
     __slots__ = ()
 
     def confirm(self) -> Lease:
-        """Return the lease, renewed from now on. Raises `LeaseLost` if the transaction was rolled back, or the TTL is over.
+        """Return the lease, which is renewed from now on.
 
-        While the transaction is still open, or the store doesn't answer, `StoreUnavailable` is raised: try again.
+        Raises `LeaseLost` if the transaction was rolled back or hasn't committed yet, or the TTL is over, and
+        `StoreUnavailable` if there is no answer: then it may be tried again.
         """
         if self._lease is None:
             engine = self._engine
@@ -137,6 +147,36 @@ class Grant(BaseGrant):
             self._lease = _hold(engine, self._op, self._terms, self.token, sent, self._deadline(outcome, sent))
         lease: Lease = self._lease
         return lease
+
+
+class Place(BasePlace):
+    """A place in the queue for a resource: what ``enqueue`` returns. Wait for the lease, or leave; or use a ``with``.
+
+    It is kept for six seconds after the last call of ``wait``. Not for several threads at once.
+    """
+
+    __slots__ = ()
+
+    def wait(self, timeout: Duration | None = None) -> Lease | None:
+        """Wait for the lease, for at most so many seconds, 0 to look only, None for ever. None: not yet; we keep our place.
+
+        Once it is granted, the same lease is returned each time. An error ends the wait, and the place with it.
+        """
+        if self._lease is None:
+            until = self._until(timeout)
+            try:
+                self._settle(self._client._pursue(self._claim, self._terms, until))
+            except BaseException:
+                self.leave()
+                raise
+        lease: Lease | None = self._lease
+        return lease
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.leave()
 
 
 class Client(BaseClient):
@@ -168,12 +208,33 @@ class Client(BaseClient):
         claim = make_claim(self._engine, resource, terms, wait=wait, metadata=metadata)
         try:
             self._engine.waiters.expect(claim.op.lease_id)
-            lease = self._pursue(claim, terms)
+            lease = self._pursue(claim, terms, FOR_EVER_NS)
+            assert lease is not None
             self._engine.waiters.leave(claim.op.lease_id)
             return lease  # noqa: TRY300 - an interrupt may come at any instruction, and must find us in here
         except BaseException:
             drop_claim(self._engine, claim)
             raise
+
+    def enqueue(
+        self,
+        resource: str,
+        ttl: Duration | Timing = 30.0,
+        *,
+        metadata: Mapping[str, str] | None = None,
+        renewal: Renewal | str | None = None,
+        max_hold: Duration | None = None,
+        stall_after: Duration | None = None,
+    ) -> Place:
+        """Queue up for the resource, without waiting, and return the place in the queue.
+
+        For programs with a loop of their own: they call ``place.wait(0)`` now and then, at least every five seconds.
+        """
+        self._engine.require_open()
+        terms = self._terms.terms(ttl, renewal=renewal, max_hold=max_hold, stall_after=stall_after)
+        place = Place(self, make_claim(self._engine, resource, terms, wait=None, metadata=metadata), terms)
+        place.wait(0)
+        return place
 
     def try_acquire(
         self,
@@ -260,7 +321,8 @@ class Client(BaseClient):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _pursue(self, claim: Claim, terms: Terms) -> Lease:
+    def _pursue(self, claim: Claim, terms: Terms, pause_ns: int) -> Lease | None:
+        """Ask until it is settled, but at least once; None: it is not by ``pause_ns``, and we keep our place."""
         engine = self._engine
         clock = engine.clock
         while True:
@@ -272,11 +334,14 @@ class Client(BaseClient):
             if isinstance(decision, GiveUp):
                 raise decision.error
             if isinstance(decision, Sleep):
-                self._refuse_deadlock(threading.current_thread(), outcome)
+                if pause_ns == FOR_EVER_NS:
+                    self._refuse_deadlock(threading.current_thread(), outcome)
                 bell = threading.Event()
                 engine.waiters.ring(claim.op.lease_id, bell.set)
-                bell.wait(max(0, decision.until_ns - clock.now()) / 1e9)
+                called = bell.wait(max(0, min(decision.until_ns, pause_ns) - clock.now()) / 1e9)
                 engine.require_open()
+                if not called and clock.now() >= pause_ns:
+                    return None
             if isinstance(decision, StartOver):
                 start_over(engine, claim)
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from leasehold.stores.base import Guarantees
 
 STATE_FILE = "leasehold/leases.db"
+FOR_EVER_NS = 1 << 62
+"""Later than any clock of ours."""
 
 
 def default_url() -> str:
@@ -145,13 +147,19 @@ def check_force(force: Any) -> bool:
     return force
 
 
+def check_wait(wait: Duration) -> int:
+    """Return the nanoseconds to wait; less than none are refused."""
+    ns = to_ns(wait, "the wait")
+    if ns < 0:
+        raise ConfigError(f"the wait can't be negative, and it is {ns / 1e9:g} s")
+    return ns
+
+
 def make_claim(
     engine: Engine, resource: str, terms: Terms, *, wait: Duration | None, metadata: Mapping[str, str] | None
 ) -> Claim:
     """Return a fresh attempt, with a lease id of its own."""
-    wait_ns = None if wait is None else to_ns(wait, "the wait")
-    if wait_ns is not None and wait_ns < 0:
-        raise ConfigError(f"the wait can't be negative, and it is {wait_ns / 1e9:g} s")
+    wait_ns = None if wait is None else check_wait(wait)
     now = engine.clock.now()
     op = Acquire(
         check_resource(resource),

@@ -51,7 +51,17 @@ Decision: TypeAlias = Take | Sleep | StartOver | GiveUp
 class Claim:
     """What has been tried so far, and how long to go on."""
 
-    __slots__ = ("failing_since_ns", "in_doubt", "op", "patience_ns", "queued", "retry_ns", "timing", "wait_until_ns")
+    __slots__ = (
+        "failing_since_ns",
+        "in_doubt",
+        "op",
+        "patience_ns",
+        "position",
+        "queued",
+        "retry_ns",
+        "timing",
+        "wait_until_ns",
+    )
 
     def __init__(self, op: Acquire, timing: Timing, *, wait_until_ns: int | None, patience_ns: int) -> None:
         self.op = op
@@ -64,6 +74,8 @@ class Claim:
         """Whether something may be granted to us that nobody has been handed yet."""
         self.queued = False
         """Whether the store keeps something for us: a place in the queue, or a grant that came too late."""
+        self.position = 0
+        """How many were before us when we last asked."""
 
     def sending(self) -> Acquire:
         """Return the request, which is about to be sent."""
@@ -94,6 +106,7 @@ class Claim:
         self.failing_since_ns = None
         self.retry_ns = FIRST_RETRY_NS
         self.queued = self.op.queue
+        self.position = held.position
         until = self.wait_until_ns
         if not self.op.queue or (until is not None and now >= until):
             return GiveUp(held_error(self.op.resource, held))

@@ -16,10 +16,14 @@ TOKEN_LIMIT: Final = 2**53
 
 def check_resource(name: str) -> str:
     """Return the name if it can name a resource; raise `InvalidResource` with the reason if not."""
+    if isinstance(name, str) and "/" not in name and 0 < len(name) <= MAX_RESOURCE_BYTES // 4 and name.isprintable():
+        return name  # most are like that
+    return _look_closely(name)
+
+
+def _look_closely(name: str) -> str:
     if not isinstance(name, str):
         raise InvalidResource(name, f"it is {type(name).__name__}, not str")
-    if "/" not in name and 0 < len(name) <= MAX_RESOURCE_BYTES // 4 and name.isprintable():
-        return name  # most are like that
     if not name:
         raise InvalidResource(name, "it is empty")
     try:

@@ -26,6 +26,8 @@ class Face(Protocol):
 
     def acquire(self, resource: str, **terms: Any) -> Tenure: ...
     def try_acquire(self, resource: str, **terms: Any) -> Tenure | None: ...
+    def enqueue(self, resource: str, **terms: Any) -> Any: ...
+    def wait(self, place: Any, seconds: float) -> Tenure | None: ...
     def within(self, resource: str, body: Callable[[Tenure], object], **terms: Any) -> None: ...
     def release(self, lease: Tenure) -> bool: ...
     def renew(self, lease: Tenure) -> None: ...
@@ -52,6 +54,12 @@ class SyncFace:
 
     def try_acquire(self, resource: str, **terms: Any) -> Any:
         return self.client.try_acquire(resource, **terms)
+
+    def enqueue(self, resource: str, **terms: Any) -> Any:
+        return self.client.enqueue(resource, **terms)
+
+    def wait(self, place: Any, seconds: float) -> Any:
+        return place.wait(seconds)
 
     def within(self, resource: str, body: Callable[[Any], object], **terms: Any) -> None:
         with self.client.acquire(resource, **terms) as lease:
@@ -97,6 +105,12 @@ class AsyncFace:
 
     def try_acquire(self, resource: str, **terms: Any) -> Any:
         return self.run(self.client.try_acquire(resource, **terms))
+
+    def enqueue(self, resource: str, **terms: Any) -> Any:
+        return self.run(self.client.enqueue(resource, **terms))
+
+    def wait(self, place: Any, seconds: float) -> Any:
+        return self.run(place.wait(seconds))
 
     def within(self, resource: str, body: Callable[[Any], object], **terms: Any) -> None:
         async def within() -> None:

@@ -23,6 +23,9 @@ class Harness:
     mints_by_our_clock: bool = False
     """Whether the wall clock in the tokens is that of the clock handed in, so that tests can set it back."""
 
+    lag: float = 0.0
+    """Seconds after its expiry for which a resource may stay closed, where the store's server looks from time to time."""
+
     can_hang: bool = True
     """Whether a call to the store can be left without an answer at all."""
 

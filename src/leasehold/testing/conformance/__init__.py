@@ -10,6 +10,7 @@ from leasehold.testing.conformance.exclusion import Exclusion
 from leasehold.testing.conformance.holding import Holding
 from leasehold.testing.conformance.naming import Naming
 from leasehold.testing.conformance.processes import Processes
+from leasehold.testing.conformance.queueing import Queueing
 from leasehold.testing.conformance.renewing import Renewing
 from leasehold.testing.conformance.tokens import Tokens
 from leasehold.testing.conformance.waiting import Waiting
@@ -23,6 +24,7 @@ class StoreConformance(
     Holding,
     Ending,
     Waiting,
+    Queueing,
     Watching,
     Cancellation,
     Batches,

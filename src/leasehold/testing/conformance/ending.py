@@ -70,7 +70,7 @@ class Ending(Case):
         assert refused.reason == "revoked"
         assert 0 < refused.remaining_ns <= answer.free_in_ns
         assert isinstance(take(store, "job", lab.ttl), Held)
-        pass_time(answer.free_in_ns / 1e9)
+        pass_time(answer.free_in_ns / 1e9 + lab.lag)
         taken(store, "job", lab.ttl)
 
     def test_revoke_tells_the_holder_who_keeps_it_until_then(self, face: Face, lab: Harness) -> None:

@@ -77,5 +77,5 @@ class Exclusion(Case):
         held = take(store, "job", lab.ttl)
         assert isinstance(held, Held)
         assert 0 < held.remaining_ns <= lab.ttl * 1e9
-        pass_time(held.remaining_ns / 1e9)
+        pass_time(held.remaining_ns / 1e9 + lab.lag)
         assert isinstance(take(store, "job", lab.ttl), Granted)

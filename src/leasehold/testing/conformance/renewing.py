@@ -57,7 +57,7 @@ class Renewing(Case):
     def test_never_after_another_holders_whole_turn(self, store: Store, lab: Harness) -> None:
         first, second = new_id(), new_id()
         token = taken(store, "job", lab.ttl, first).token
-        pass_time(lab.ttl)
+        pass_time(lab.ttl + lab.lag)
         taken(store, "job", lab.ttl, second)
         store.apply([Release("job", second)], timeout=PATIENCE)
         assert isinstance(renew(store, "job", first, token, lab.ttl), Lost)

@@ -46,7 +46,7 @@ class Tokens(Case):
             elif ending == "revocation":
                 store.apply([Revoke("job", force=True)], timeout=PATIENCE)
             else:
-                pass_time(lab.ttl)
+                pass_time(lab.ttl + lab.lag)
         tokens.append(taken(store, "job", lab.ttl).token)
         assert tokens == sorted(set(tokens))
         assert all(0 < token < TOKEN_LIMIT for token in tokens)

@@ -93,7 +93,7 @@ class Waiting(Case):
         taken(store, "job", lab.ttl)
         start = SYSTEM.now()
         face.acquire("job", ttl=30, wait=PATIENCE)
-        assert (SYSTEM.now() - start) / 1e9 < lab.ttl + ODDLY_LATE
+        assert (SYSTEM.now() - start) / 1e9 < lab.ttl + lab.lag + ODDLY_LATE
 
     def test_served_at_once_after_a_release(self, face: Face, store: Store) -> None:
         require(store, Capability.PUSH)
@@ -163,10 +163,10 @@ class Waiting(Case):
                 face.run(twice())  # type: ignore[attr-defined]
         assert queue_length(face, "job") == 0
 
-    def test_many_waiters_wake_one_at_a_time(self, face: Face) -> None:
+    def test_many_waiters_wake_one_at_a_time(self, face: Face, store: Store) -> None:
         lease = face.acquire("job", ttl=30)
         inside = threading.Semaphore(1)
-        most = 20
+        most = 20 if Capability.PUSH in store.guarantees.capabilities else 4  # who isn't called takes its time
 
         def body(_: object) -> None:
             assert inside.acquire(blocking=False)

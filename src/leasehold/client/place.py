@@ -1,0 +1,65 @@
+"""A place in the queue for a resource, for programs that don't want to wait inside ``acquire``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leasehold.client.terms import FOR_EVER_NS, check_wait, drop_claim
+from leasehold.errors import ConfigError
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from leasehold.client.terms import Terms
+    from leasehold.core.claim import Claim
+    from leasehold.core.timing import Duration
+    from leasehold.runtime.engine import Engine
+
+
+class BasePlace:
+    """What both kinds of places have in common: see `Place` and `AsyncPlace`."""
+
+    __slots__ = ("_claim", "_client", "_engine", "_lease", "_open", "_terms")
+
+    def __init__(self, client: Any, claim: Claim, terms: Terms) -> None:
+        self._client = client
+        self._engine: Engine = client._engine
+        self._claim = claim
+        self._terms = terms
+        self._lease: Any = None  # of the kind that the face has, once granted
+        self._open = True
+        self._engine.waiters.expect(claim.op.lease_id)
+
+    @property
+    def resource(self) -> str:
+        """The name of what is waited for."""
+        return self._claim.op.resource
+
+    @property
+    def position(self) -> int:
+        """How many were before us when we last asked."""
+        return self._claim.position
+
+    def leave(self) -> None:
+        """Give the place up. A lease that has been granted stays as it is."""
+        if self._open:
+            self._open = False
+            drop_claim(self._engine, self._claim)
+
+    def __repr__(self) -> str:
+        state = "granted" if self._lease is not None else f"{self.position} before" if self._open else "given up"
+        return f"<{type(self).__name__} in the queue for {self.resource!r}: {state}>"
+
+    def _until(self, timeout: Duration | None) -> int:
+        """Return until when to wait, if there is something to wait for."""
+        self._engine.require_open()
+        if not self._open:
+            raise ConfigError(f"the place in the queue for {self.resource!r} was given up")
+        return FOR_EVER_NS if timeout is None else self._engine.clock.now() + check_wait(timeout)
+
+    def _settle(self, lease: Any) -> None:
+        """Take the lease, if it has been granted."""
+        if lease is not None:
+            self._lease = lease
+            self._open = False
+            self._engine.waiters.leave(self._claim.op.lease_id)

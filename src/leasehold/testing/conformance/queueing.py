@@ -1,0 +1,68 @@
+"""A place in the queue is kept by asking, and given up by leaving."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from leasehold.core.ops import Acquire
+from leasehold.errors import ConfigError, StoreUnavailable
+from leasehold.testing.conformance.base import PATIENCE, Case, until
+from leasehold.testing.conformance.waiting import queue_length
+
+if TYPE_CHECKING:
+    from leasehold.testing.faces import Face
+    from leasehold.testing.faults import FaultyStore
+    from leasehold.testing.harness import Harness
+
+
+class Queueing(Case):
+    """In two steps: queue up, and wait."""
+
+    def test_what_is_free_is_granted_at_once(self, face: Face) -> None:
+        place = face.enqueue("job", ttl=30)
+        lease = face.wait(place, 0)
+        assert lease is not None
+        assert face.wait(place, 0) is lease
+        place.leave()
+        lease.check()
+        assert face.get("job") is not None
+
+    def test_a_place_is_kept_while_somebody_asks(self, face: Face, other: Face) -> None:
+        held = other.acquire("job", ttl=30)
+        place = face.enqueue("job", ttl=30)
+        assert (place.resource, place.position) == ("job", 0)
+        second = face.enqueue("job", ttl=30)
+        assert second.position == 1
+        assert face.wait(place, 0) is None
+        assert face.wait(place, 0.05) is None
+        assert queue_length(face, "job") == 2
+        other.release(held)
+        lease = face.wait(place, PATIENCE)
+        assert lease is not None
+        assert lease.token > held.token
+        assert face.wait(second, 0) is None
+        assert second.position == 0
+
+    def test_who_leaves_makes_room_for_the_next(self, face: Face, other: Face) -> None:
+        held = other.acquire("job", ttl=30)
+        first, second = face.enqueue("job", ttl=30), face.enqueue("job", ttl=30)
+        first.leave()
+        first.leave()
+        until(lambda: queue_length(face, "job") == 1, "the way out")
+        with pytest.raises(ConfigError, match="given up"):
+            face.wait(first, 0)
+        other.release(held)
+        assert face.wait(second, PATIENCE) is not None
+
+    def test_an_error_ends_the_place(self, faulty: FaultyStore, faulty_face: Face, other: Face, lab: Harness) -> None:
+        other.acquire("job", ttl=30)
+        place = faulty_face.enqueue("job", ttl=30)
+        faulty.matching = lambda op: isinstance(op, Acquire)
+        faulty.lost_replies = 10**6
+        faulty_face.client._engine.timeout = 0.2  # type: ignore[attr-defined]
+        place._claim.patience_ns = 0
+        with pytest.raises(StoreUnavailable):
+            faulty_face.wait(place, PATIENCE)
+        until(lambda: queue_length(other, "job") == 0, "the way out")
