@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+PEERS  := $(VENV)/.peers
 
 .PHONY: help demo test lint bench docs clean
 .DEFAULT_GOAL := help
@@ -22,7 +23,7 @@ demo: $(READY)   ## three workers, one job, a kill and a pause: who holds what, 
 
 test: lint       ## all checks and tests; installs the packages that these need
 	@tests/install-packages
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 4 --dist loadfile
 
 lint: $(READY)   ## formatting, lint rules, types, layers
 	$(BIN)/ruff format --check .
@@ -30,8 +31,13 @@ lint: $(READY)   ## formatting, lint rules, types, layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(READY)  ## side by side with the raw floor and filelock
-	$(BIN)/python -m bench
+$(PEERS): $(READY)
+	@tests/install-packages
+	@$(BIN)/python -m bench.install
+	@touch $@
+
+bench: $(PEERS)  ## side by side with what people use today (15 min); ARGS='--only redis.handover' for a part
+	$(BIN)/python -m bench $(ARGS)
 
 docs: $(READY)   ## write the pages that are made from the code
 	$(BIN)/python docs/generate.py

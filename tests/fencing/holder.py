@@ -59,7 +59,7 @@ def write_to_sqlite(path: str, bearer: Any, body: str, *, guarded: bool) -> None
 def write_to_sqlalchemy(path: str, bearer: Any, body: str, *, guarded: bool) -> None:
     import sqlalchemy as sa
 
-    engine = sa.create_engine(f"sqlite:///{path}")
+    engine = sa.create_engine(path)
     with engine.begin() as connection:
         if guarded:
             with fence(connection, bearer):
@@ -74,7 +74,7 @@ def write_to_sqlalchemy_async(path: str, bearer: Any, body: str, *, guarded: boo
     from sqlalchemy.ext.asyncio import create_async_engine
 
     async def write() -> None:
-        engine = create_async_engine(f"sqlite+aiosqlite:///{path}")
+        engine = create_async_engine(path)
         async with engine.begin() as connection:
             if guarded:
                 async with fence(connection, bearer):
@@ -86,13 +86,79 @@ def write_to_sqlalchemy_async(path: str, bearer: Any, body: str, *, guarded: boo
     asyncio.run(write())
 
 
+def write_to_psycopg(path: str, bearer: Any, body: str, *, guarded: bool) -> None:
+    import psycopg
+
+    with psycopg.connect(path) as connection:
+        if guarded:
+            with fence(connection, bearer):
+                connection.execute("UPDATE doc SET body = %s", (body,))
+        else:
+            connection.execute("UPDATE doc SET body = %s", (body,))
+
+
+def write_to_psycopg_async(path: str, bearer: Any, body: str, *, guarded: bool) -> None:
+    import psycopg
+
+    async def write() -> None:
+        async with await psycopg.AsyncConnection.connect(path) as connection:
+            if guarded:
+                async with fence(connection, bearer):
+                    await connection.execute("UPDATE doc SET body = %s", (body,))
+            else:
+                await connection.execute("UPDATE doc SET body = %s", (body,))
+
+    asyncio.run(write())
+
+
+def write_to_redis(path: str, bearer: Any, body: str, *, guarded: bool) -> None:
+    import redis
+
+    with redis.Redis.from_url(path) as client:
+        if guarded:
+            fence(client, bearer).set("doc", body)
+        else:
+            client.set("doc", body)
+
+
+def write_to_redis_async(path: str, bearer: Any, body: str, *, guarded: bool) -> None:
+    import redis.asyncio
+
+    async def write() -> None:
+        async with redis.asyncio.Redis.from_url(path) as client:
+            if guarded:
+                await fence(client, bearer).set("doc", body)
+            else:
+                await client.set("doc", body)
+
+    asyncio.run(write())
+
+
+def write_to_s3(path: str, bearer: Any, body: str, *, guarded: bool) -> None:
+    from leasehold.fencing import FencedObject
+    from tests.servers.s3 import store
+
+    if guarded:
+        FencedObject(store(path), "doc").write(bearer, body)
+    else:
+        store(path).put("doc", body.encode())
+
+
 WRITE = {
     "memory": write_to_memory,
     "file": write_to_file,
     "sqlite": write_to_sqlite,
-    "sqlalchemy": write_to_sqlalchemy,
-    "sqlalchemy-async": write_to_sqlalchemy_async,
+    "sqlite+pysqlite": write_to_sqlalchemy,
+    "sqlite+aiosqlite": write_to_sqlalchemy_async,
+    "psycopg": write_to_psycopg,
+    "psycopg-async": write_to_psycopg_async,
+    "postgresql+psycopg": write_to_sqlalchemy,
+    "postgresql+asyncpg": write_to_sqlalchemy_async,
+    "redis": write_to_redis,
+    "redis-async": write_to_redis_async,
+    "s3": write_to_s3,
 }
+"""What is written to, and how; those with a + are SQLAlchemy's."""
 
 
 def main() -> None:

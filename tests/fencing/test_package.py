@@ -7,6 +7,8 @@ import pytest
 
 from leasehold import fencing
 
+LIBRARIES = ["sqlite3", "sqlalchemy", "psycopg", "redis", "obstore"]
+
 
 def test_every_name_is_there() -> None:
     assert all(getattr(fencing, name) is not None for name in fencing.__all__)
@@ -21,17 +23,21 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 @pytest.mark.parametrize(
     ("code", "unwanted"),
     [
-        ("import leasehold", ["leasehold.fencing", "sqlite3", "sqlalchemy"]),
+        ("import leasehold", ["leasehold.fencing", *LIBRARIES]),
         (
             "import leasehold.fencing",
-            ["leasehold.fencing.stamp", "leasehold.fencing.registry", "sqlite3", "sqlalchemy"],
+            ["leasehold.fencing.stamp", "leasehold.fencing.registry", *LIBRARIES],
         ),
-        ("from leasehold.fencing import Fence", ["leasehold.fencing.file", "sqlite3", "sqlalchemy"]),
-        ("from leasehold.fencing import fence, FencedFile", ["leasehold.fencing.sqlite", "sqlite3", "sqlalchemy"]),
+        ("from leasehold.fencing import Fence", ["leasehold.fencing.file", *LIBRARIES]),
+        ("from leasehold.fencing import fence, FencedFile", ["leasehold.fencing.sqlite", *LIBRARIES]),
         (
             "import sqlite3; from leasehold.fencing import fence\nwith fence(sqlite3.connect(':memory:'), ('a', 1)): pass",
-            ["sqlalchemy", "asyncio"],
+            ["sqlalchemy", "psycopg", "redis", "obstore", "asyncio"],
         ),
+        ("from leasehold.fencing import FencedObject", ["sqlite3", "sqlalchemy", "psycopg", "redis"]),
+        ("from leasehold.fencing import FencedRedis", ["sqlite3", "sqlalchemy", "psycopg", "obstore"]),
+        ("import leasehold.fencing.psycopg", ["sqlite3", "sqlalchemy", "redis", "obstore"]),
+        ("import leasehold.fencing.postgresql", LIBRARIES),
     ],
 )
 def test_nothing_is_imported_before_it_is_needed(code: str, unwanted: list[str]) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import sqlalchemy as sa
-from sqlalchemy.exc import OperationalError, ResourceClosedError
+from sqlalchemy.exc import DataError, InternalError, OperationalError, ResourceClosedError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, scoped_session, sessionmaker
 
@@ -17,6 +17,8 @@ from tests.fencing.bearers import LostLease, bad_bearers
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
     from pathlib import Path
+
+    from tests.servers.postgres import PostgresServer
 
 
 class Base(DeclarativeBase):
@@ -29,9 +31,25 @@ class Doc(Base):
     body: Mapped[str]
 
 
+@pytest.fixture(params=["sqlite", "postgresql+psycopg", "postgresql+psycopg2"])
+def database(request: pytest.FixtureRequest) -> str:
+    """Ask for it with one value only where a test is about that one."""
+    return str(request.param)
+
+
+each_once = pytest.mark.parametrize("database", ["sqlite", "postgresql+psycopg"], indirect=True)
+only_sqlite = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+only_postgresql = pytest.mark.parametrize("database", ["postgresql+psycopg", "postgresql+psycopg2"], indirect=True)
+
+
 @pytest.fixture
-def engine(tmp_path: Path) -> Iterator[sa.Engine]:
-    engine = sa.create_engine(f"sqlite:///{tmp_path}/data.db", connect_args={"timeout": 0})
+def engine(database: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[sa.Engine]:
+    if database == "sqlite":
+        engine = sa.create_engine(f"sqlite:///{tmp_path}/data.db", connect_args={"timeout": 0})
+    else:
+        server: PostgresServer = request.getfixturevalue("postgres")
+        url = sa.make_url(server.database()).set(drivername=database)
+        engine = sa.create_engine(url, connect_args={"options": "-c lock_timeout=50"})
     Base.metadata.create_all(engine)
     with Session(engine) as session, session.begin():
         session.add(Doc(name="report", body="nothing"))
@@ -115,10 +133,10 @@ def test_nobody_newer_slips_in_until_the_commit(target: Any, engine: sa.Engine) 
     with engine.connect() as newer:
         target.execute(sa.select(Doc.body)).all()
         with fence(target, ("job", 1)):
-            with pytest.raises(OperationalError, match="locked"), fence(newer, ("job", 2)):
+            with pytest.raises(OperationalError, match="lock"), fence(newer, ("job", 2)):
                 pytest.fail("the body was entered")
             write(target, "one")
-        with pytest.raises(OperationalError, match="locked"), fence(newer, ("job", 2)):
+        with pytest.raises(OperationalError, match="lock"), fence(newer, ("job", 2)):
             pytest.fail("the body was entered")
         target.commit()
         with fence(newer, ("job", 2)):
@@ -169,6 +187,7 @@ def test_autocommit_is_refused(engine: sa.Engine) -> None:
         assert not sa.inspect(connection).has_table("leasehold_fence")
 
 
+@only_sqlite
 def test_where_sqlalchemy_itself_begins_on_sqlite(engine: sa.Engine) -> None:
     # As its documentation recommends for SQLite: the driver leaves transactions alone, and an event begins them.
     @sa.event.listens_for(engine, "connect")
@@ -214,6 +233,7 @@ def test_a_closed_connection(engine: sa.Engine) -> None:
         pytest.fail("the body was entered")
 
 
+@only_sqlite
 def test_a_read_only_database(engine: sa.Engine, tmp_path: Path) -> None:
     reader = sa.create_engine(f"sqlite:///file:{tmp_path}/data.db?mode=ro&uri=true")
     with reader.connect() as connection:
@@ -224,7 +244,7 @@ def test_a_read_only_database(engine: sa.Engine, tmp_path: Path) -> None:
     assert body(engine) == "nothing"
 
 
-def test_another_database_than_sqlite(engine: sa.Engine) -> None:
+def test_another_database(engine: sa.Engine) -> None:
     with engine.connect() as connection:
         connection.dialect.name, kept = "mysql", connection.dialect.name
         try:
@@ -241,21 +261,71 @@ def test_an_engine_has_no_transaction(engine: sa.Engine) -> None:
     with pytest.raises(ConfigError, match="Engine has none"):
         fence(not_a_connection, ("job", 1))
     with pytest.raises(ConfigError, match="Engine has none"):
-        create_table(engine)
+        create_table(not_a_connection)
+
+
+@only_postgresql
+@pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
+def test_a_snapshot_from_before_the_newer_holder_can_not_write(engine: sa.Engine, level: str) -> None:
+    with engine.begin() as connection:
+        create_table(connection)
+    past = engine.execution_options(isolation_level=level)
+    with past.connect() as older, past.connect() as newer:
+        older.execute(sa.select(Doc.body)).all()
+        with fence(newer, ("job", 2)):
+            write(newer, "two")
+        with pytest.raises(OperationalError, match="could not serialize"), fence(older, ("job", 1)):
+            pytest.fail("the body was entered")
+        older.rollback()
+        with pytest.raises(Fenced), fence(older, ("job", 1)):
+            pytest.fail("the body was entered")
+    assert body(engine) == "two"
+
+
+def test_a_missing_table_is_made_and_what_was_written_before_is_kept(target: Any, engine: sa.Engine) -> None:
+    write(target, "written before the guard")
+    with fence(target, ("job", 2**53 - 1)):
+        pass
+    target.commit()
+    assert (body(engine), newest(engine)) == ("written before the guard", 2**53 - 1)
+
+
+def test_a_body_that_says_commit_to_the_database_is_told(target: Any, engine: sa.Engine) -> None:
+    with pytest.raises(ConfigError, match="ended inside the guard"), fence(target, ("job", 1)):
+        write(target, "guarded")
+        target.execute(sa.text("COMMIT"))
+    assert body(engine) == "guarded"
+
+
+@only_postgresql
+def test_a_body_that_swallows_an_error_of_the_database_commits_nothing(target: Any, engine: sa.Engine) -> None:
+    with pytest.raises(InternalError, match="aborted"), fence(target, ("job", 1)):
+        write(target, "lost")
+        connection = target if isinstance(target, sa.Connection) else target.connection()
+        with pytest.raises(DataError):
+            connection.execute(sa.text("SELECT 1 / 0"))
+    assert not target.in_transaction()
+    assert body(engine) == "nothing"
 
 
 # --- asyncio ------------------------------------------------------------------------------------------------------
 
 
 def run(engine: sa.Engine, use: Callable[[AsyncEngine], Awaitable[None]]) -> None:
-    async def main() -> None:
-        async_engine = create_async_engine(engine.url.set(drivername="sqlite+aiosqlite"), connect_args={"timeout": 0})
-        try:
-            await use(async_engine)
-        finally:
-            await async_engine.dispose()
+    """Do it with each of the database's asyncio drivers, one after the other."""
+    for driver, options in ASYNC_DRIVERS[engine.dialect.name].items():
+        with engine.begin() as connection:
+            connection.execute(sa.update(Doc).values(body="nothing"))
+            connection.execute(sa.text("DROP TABLE IF EXISTS leasehold_fence"))
+        url = engine.url.set(drivername=f"{engine.dialect.name}+{driver}")
+        asyncio.run(_use(create_async_engine(url, connect_args=options), use))
 
-    asyncio.run(main())
+
+async def _use(async_engine: AsyncEngine, use: Callable[[AsyncEngine], Awaitable[None]]) -> None:
+    try:
+        await use(async_engine)
+    finally:
+        await async_engine.dispose()
 
 
 @pytest.fixture(params=[AsyncEngine.connect, AsyncSession], ids=["connection", "session"])
@@ -263,10 +333,17 @@ def opening(request: pytest.FixtureRequest) -> Any:
     return request.param
 
 
+ASYNC_DRIVERS: dict[str, dict[str, dict[str, Any]]] = {
+    "sqlite": {"aiosqlite": {"timeout": 0}},
+    "postgresql": {"psycopg": {}, "asyncpg": {}},
+}
+
+
 async def write_async(target: Any, body: str) -> None:
     await target.execute(sa.update(Doc).values(body=body))
 
 
+@each_once
 def test_async_without_a_transaction_the_guard_is_one(engine: sa.Engine, opening: Any) -> None:
     async def use(async_engine: AsyncEngine) -> None:
         async with opening(async_engine) as target:
@@ -288,6 +365,7 @@ def test_async_without_a_transaction_the_guard_is_one(engine: sa.Engine, opening
     assert (body(engine), newest(engine)) == ("five", 5)
 
 
+@each_once
 def test_async_an_open_transaction_stays_the_users_own(engine: sa.Engine, opening: Any) -> None:
     async def use(async_engine: AsyncEngine) -> None:
         async with opening(async_engine) as target, target.begin():
@@ -305,6 +383,7 @@ def test_async_an_open_transaction_stays_the_users_own(engine: sa.Engine, openin
     assert (body(engine), newest(engine)) == ("five", 5)
 
 
+@each_once
 def test_async_a_cancelled_body_is_rolled_back(engine: sa.Engine, opening: Any) -> None:
     async def use(async_engine: AsyncEngine) -> None:
         inside = asyncio.Event()
@@ -327,6 +406,7 @@ def test_async_a_cancelled_body_is_rolled_back(engine: sa.Engine, opening: Any) 
     assert body(engine) == "nothing"
 
 
+@each_once
 def test_async_a_body_that_commits_is_told(engine: sa.Engine, opening: Any) -> None:
     async def use(async_engine: AsyncEngine) -> None:
         async with opening(async_engine) as target:
@@ -340,6 +420,7 @@ def test_async_a_body_that_commits_is_told(engine: sa.Engine, opening: Any) -> N
     assert body(engine) == "guarded"
 
 
+@each_once
 def test_async_a_lost_lease_and_the_table_beforehand(engine: sa.Engine, opening: Any) -> None:
     async def use(async_engine: AsyncEngine) -> None:
         async with opening(async_engine) as target:

@@ -24,18 +24,27 @@ if TYPE_CHECKING:
 class RedisServer:
     """One redis-server process, which a test may stop, kill and start again on the same port."""
 
-    def __init__(self, folder: str, *settings: str) -> None:
+    def __init__(self, folder: str, *settings: str, tls: bool = False) -> None:
         if shutil.which("redis-server") is None:
             not_here("redis-server is not installed")
         self.folder = folder
         self.settings = settings
+        self.tls = tls
         self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self.end()
+            raise
 
     @property
     def url(self) -> str:
         return f"redis://127.0.0.1:{self.port}/0"
+
+    @property
+    def alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
 
     @property
     def pid(self) -> int:
@@ -43,21 +52,37 @@ class RedisServer:
         return self._process.pid
 
     def start(self) -> None:
-        command = [
-            "redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--dir", self.folder,
-            "--save", "", "--appendonly", "no", "--daemonize", "no", "--logfile", f"{self.folder}/redis.log",
-            *self.settings,
-        ]  # fmt: skip
-        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.launch()
         until(self._listening, "the server's start")
+
+    def launch(self) -> None:
+        """Start it without waiting until it answers."""
+        self._process = subprocess.Popen(self._command(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def _command(self) -> list[str]:
+        return [
+            "redis-server", *self._ports(), "--bind", "127.0.0.1", "--dir", self.folder,
+            "--save", "", "--appendonly", "no", "--daemonize", "no", "--logfile", f"{self.folder}/{self.port}.log",
+            "--repl-diskless-sync-delay", "0", *self.settings,
+        ]  # fmt: skip
+
+    def _ports(self) -> list[str]:
+        return ["--port", "0", "--tls-port", str(self.port)] if self.tls else ["--port", str(self.port)]
 
     def _listening(self) -> bool:
         assert self._process is not None
         assert self._process.poll() is None, "the server ended"
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1) as connection:
+            if self.tls:
+                return True
             connection.sendall(b"PING\r\n")
             return not connection.recv(64).startswith(b"-LOADING")
         return False
+
+    def run(self, *words: str | int) -> Any:
+        """Send a command, and return the answer."""
+        with self.client() as raw:
+            return raw.execute_command(*words)
 
     def client(self, **settings: Any) -> redis.Redis:
         return redis.Redis(port=self.port, decode_responses=True, **settings)
@@ -65,12 +90,25 @@ class RedisServer:
     @contextlib.contextmanager
     def standing_still(self) -> Iterator[None]:
         """Connected, and silent: the kernel still takes what is sent."""
-        os.kill(self.pid, signal.SIGSTOP)
-        os.waitpid(self.pid, os.WUNTRACED)
+        self.stop()
         try:
             yield
         finally:
-            os.kill(self.pid, signal.SIGCONT)
+            self.go_on()
+
+    def stop(self) -> None:
+        """Let it stand still; see `go_on`."""
+        os.kill(self.pid, signal.SIGSTOP)
+        os.waitpid(self.pid, os.WUNTRACED)
+
+    def go_on(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
+    def replicate(self, master: RedisServer) -> None:
+        """Become the master's replica, and have what it has."""
+        with self.client() as raw:
+            raw.replicaof("127.0.0.1", str(master.port))
+            until(lambda: raw.info("replication")["master_link_status"] == "up", "the replica's link")
 
     def kill(self) -> None:
         assert self._process is not None
@@ -78,14 +116,14 @@ class RedisServer:
         self._process.wait()
 
     def end(self) -> None:
-        if self._process is not None and self._process.poll() is None:
+        if self.alive:
             self.kill()
 
 
 @contextlib.contextmanager
-def redis_server(*settings: str) -> Iterator[RedisServer]:
+def redis_server(*settings: str, tls: bool = False) -> Iterator[RedisServer]:
     with tempfile.TemporaryDirectory(prefix="leasehold-redis-") as folder:
-        server = RedisServer(folder, *settings)
+        server = RedisServer(folder, *settings, tls=tls)
         try:
             yield server
         finally:

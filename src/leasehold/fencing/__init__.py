@@ -3,14 +3,16 @@
 A guard knows only what came through it. It can't refuse a late write before a newer holder has been there, and it
 can't see writes that go round it: send *every* write of a resource through its guard. Reads need no token.
 
-========================  ==========================================================
+========================  ========================================================================
 what is written to        the guard
-========================  ==========================================================
+========================  ========================================================================
 anything in memory        ``Fence``: ``with fence.guard(lease): ...``
 a file                    ``FencedFile(path).write(lease, data)``
-SQLite                    ``with fence(connection, lease): ...`` in your transaction
-SQLAlchemy on SQLite      the same; ``async with`` for its asyncio side
-========================  ==========================================================
+SQLite, PostgreSQL        ``with fence(connection, lease): ...`` in your transaction
+the same by SQLAlchemy    the same; ``async with`` where the connection is async
+Redis                     ``fence(client, lease).set(key, value)``, ``hset``, ``delete``, ``eval``
+an object in S3           ``FencedObject(store, path).write(lease, data)``
+========================  ========================================================================
 
 A guard takes a lease, or a ``(resource, token)`` pair that came with a message or from ``from_environ()``.
 """
@@ -23,15 +25,31 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from leasehold.fencing.file import FencedFile
     from leasehold.fencing.memory import Fence
+    from leasehold.fencing.object import FencedObject
+    from leasehold.fencing.redis import AsyncFencedRedis, FencedRedis
     from leasehold.fencing.registry import create_table, fence
     from leasehold.fencing.stamp import Fenceable, Stamp, from_environ
 
-__all__ = ["Fence", "Fenceable", "FencedFile", "Stamp", "create_table", "fence", "from_environ"]
+__all__ = [
+    "AsyncFencedRedis",
+    "Fence",
+    "Fenceable",
+    "FencedFile",
+    "FencedObject",
+    "FencedRedis",
+    "Stamp",
+    "create_table",
+    "fence",
+    "from_environ",
+]
 
 _HOMES = {
+    "AsyncFencedRedis": "redis",
     "Fence": "memory",
     "Fenceable": "stamp",
     "FencedFile": "file",
+    "FencedObject": "object",
+    "FencedRedis": "redis",
     "Stamp": "stamp",
     "create_table": "registry",
     "fence": "registry",

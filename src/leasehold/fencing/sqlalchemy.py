@@ -1,36 +1,39 @@
-"""The guard for SQLAlchemy: connections and sessions, of its sync and its asyncio side. On SQLite, so far."""
+"""The guard for SQLAlchemy: connections and sessions, of its sync and its asyncio side, on SQLite and PostgreSQL."""
 
 from __future__ import annotations
 
 from contextlib import asynccontextmanager, contextmanager
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import Connection, text
+from sqlalchemy import BigInteger, Connection, Text, bindparam, text
 
 from leasehold.errors import ConfigError, Fenced
-from leasehold.fencing.sqlite import BODY_ENDED_IT, is_missing
 from leasehold.fencing.stamp import stamp_of
-from leasehold.fencing.table import Table, admit, table_named
+from leasehold.fencing.steps import Answer, carry_out
+from leasehold.fencing.table import BODY_ENDED_IT, check_name, table_named
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+    from types import ModuleType
 
     from sqlalchemy import TextClause
     from sqlalchemy.orm import Session
+    from sqlalchemy.types import TypeEngine
 
     from leasehold.fencing.stamp import Bearer, Stamp
-    from leasehold.fencing.table import Answer
+    from leasehold.fencing.steps import Run
 
-_text: Callable[[str], TextClause] = cache(text)
+KNOWN: Final = {"sqlite": "leasehold.fencing.sqlite", "postgresql": "leasehold.fencing.postgresql"}
+"""Dialect -> the module with its steps: ``enter(table, stamp)``, ``leave()`` and ``create(table)``."""
 
 
 def guard(target: Any, bearer: Bearer, table: str) -> Any:
     """Return the guard of a transaction: see `leasehold.fencing.fence`."""
     target = _in_use(target)
-    if hasattr(target, "run_sync"):
-        return _async_guard(target, bearer, table_named(table))
-    return _guard(target, bearer, table_named(table))
+    check_name(table)
+    return _async_guard(target, bearer, table) if hasattr(target, "run_sync") else _guard(target, bearer, table)
 
 
 def create_table(target: Any, table: str) -> None:
@@ -38,23 +41,20 @@ def create_table(target: Any, table: str) -> None:
     target = _in_use(target)
     if hasattr(target, "run_sync"):
         raise ConfigError("this one is async: call `await connection.run_sync(create_table)`")
+    check_name(table)
     connection = _connection(target)
-    _require_sqlite(connection)
-    connection.execute(_text(table_named(table).create))
+    database = _database(connection)
+    carry_out(database.create(table_named(table, database.DIALECT)), _runner(connection))
 
 
 @contextmanager
-def _guard(target: Connection | Session, bearer: Bearer, table: Table) -> Iterator[Stamp]:
+def _guard(target: Connection | Session, bearer: Bearer, table: str) -> Iterator[Stamp]:
     stamp = stamp_of(bearer)
     ours = not target.in_transaction()
     if ours:
         target.begin()
     try:
-        connection = _connection(target)
-        _require_sqlite(connection)
-        _become_writer(connection)
-        transaction = target.get_transaction()
-        admit(_runner(connection), table, stamp, is_missing=lambda error: is_missing(error, table))
+        leave = _enter(target, stamp, table)
     except BaseException as error:
         if ours or isinstance(error, Fenced):
             target.rollback()
@@ -65,15 +65,35 @@ def _guard(target: Connection | Session, bearer: Bearer, table: Table) -> Iterat
         if ours:
             target.rollback()
         raise
-    if transaction is None or target.get_transaction() is not transaction or not transaction.is_active:
-        target.rollback()
-        raise ConfigError(BODY_ENDED_IT)
-    if ours:
-        target.commit()
+    try:
+        leave()
+        if ours:
+            target.commit()
+    except BaseException as error:
+        if ours or isinstance(error, ConfigError):
+            target.rollback()
+        raise
+
+
+def _enter(target: Connection | Session, stamp: Stamp, table: str) -> Callable[[], None]:
+    """Let the stamp in, and return what is to be called after the body."""
+    connection = _connection(target)
+    database = _database(connection)
+    if database.DIALECT == "sqlite":
+        _become_writer(connection)
+    transaction = target.get_transaction()
+    carry_out(database.enter(table_named(table, database.DIALECT), stamp), _runner(connection))
+
+    def leave() -> None:
+        if transaction is None or target.get_transaction() is not transaction or not transaction.is_active:
+            raise ConfigError(BODY_ENDED_IT)
+        carry_out(database.leave(), _runner(connection))
+
+    return leave
 
 
 @asynccontextmanager
-async def _async_guard(target: Any, bearer: Bearer, table: Table) -> AsyncIterator[Stamp]:
+async def _async_guard(target: Any, bearer: Bearer, table: str) -> AsyncIterator[Stamp]:
     inner: Any = None
 
     def enter(sync: Connection | Session) -> Stamp:
@@ -107,11 +127,11 @@ def _connection(target: Connection | Session) -> Connection:
     return target if isinstance(target, Connection) else target.connection()
 
 
-def _require_sqlite(connection: Connection) -> None:
-    if connection.dialect.name != "sqlite":
-        raise ConfigError(
-            f"there is no guard for SQLAlchemy on {connection.dialect.name} in this version; on sqlite there is"
-        )
+def _database(connection: Connection) -> ModuleType:
+    name = connection.dialect.name
+    if name not in KNOWN:
+        raise ConfigError(f"there is no guard for SQLAlchemy on {name}; there is on: {', '.join(KNOWN)}")
+    return import_module(KNOWN[name])
 
 
 def _become_writer(connection: Connection) -> None:
@@ -124,11 +144,21 @@ def _become_writer(connection: Connection) -> None:
             "this connection is in AUTOCOMMIT, where each statement ends its own transaction and a guard would protect "
             "nothing: use the default isolation level"
         )
-    connection.execute(_text("BEGIN IMMEDIATE"))
+    connection.execute(text("BEGIN IMMEDIATE"))
 
 
-def _runner(connection: Connection) -> Callable[[str, Mapping[str, object]], Answer]:
+def _runner(connection: Connection) -> Run:
     def run(statement: str, values: Mapping[str, object]) -> Answer:
-        return connection.execute(_text(statement), values)
+        result = connection.execute(_text(statement), values)
+        return Answer(result.rowcount, result.fetchone() if result.returns_rows else None)
 
     return run
+
+
+@cache
+def _text(statement: str) -> TextClause:
+    # Without their types, tokens would be sent as 32 bits.
+    types: dict[str, TypeEngine[Any]] = {"resource": Text(), "token": BigInteger()}
+    return text(statement).bindparams(
+        *[bindparam(name, type_=kind) for name, kind in types.items() if f":{name}" in statement]
+    )

@@ -1,48 +1,78 @@
-"""The guard for SQLite through Python's own ``sqlite3``."""
+"""The guard for SQLite through Python's own ``sqlite3``; and the steps of any guard on SQLite."""
 
 from __future__ import annotations
 
 import sqlite3
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from leasehold.errors import ConfigError, Fenced
 from leasehold.fencing.stamp import stamp_of
-from leasehold.fencing.table import Table, admit, table_named
+from leasehold.fencing.steps import Answer, carry_out
+from leasehold.fencing.table import BODY_ENDED_IT, Table, admit, table_named
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from leasehold.fencing.stamp import Bearer, Stamp
+    from leasehold.fencing.steps import Run, Steps
 
-BODY_ENDED_IT = (
-    "the transaction was ended inside the guard, so what came after that was not fenced; it has been rolled back as far "
-    "as it was still open. Commit after the `with`, not in it"
-)
+DIALECT: Final = "sqlite"
+
+
+def enter(table: Table, stamp: Stamp) -> Steps:
+    """Let the stamp in, in the open transaction, or raise `Fenced`. A table that is missing is made.
+
+    The write in it makes the transaction *the* writer of the file until it ends: nobody newer slips in between.
+    """
+    try:
+        yield from admit(table, stamp)
+    except Exception as error:
+        if f"no such table: {table.name}" not in str(error):
+            raise
+        yield from create(table)
+        yield from admit(table, stamp)
+    # It is gone when the body ends the transaction, and so tells whether all that the body wrote was guarded.
+    yield "SAVEPOINT leasehold_guard", {}
+
+
+def leave() -> Steps:
+    """Raise `ConfigError` if the transaction is not the one that was entered."""
+    try:
+        yield "RELEASE leasehold_guard", {}
+    except Exception as error:
+        if "no such savepoint" not in str(error):
+            raise
+        raise ConfigError(BODY_ENDED_IT) from None
+
+
+def create(table: Table) -> Steps:
+    """Make the table, unless it is there."""
+    yield table.create, {}
+
+
+# --- Python's sqlite3 ---------------------------------------------------------------------------------------------
 
 
 def guard(connection: sqlite3.Connection, bearer: Bearer, table: str) -> Any:
     """Return the guard of a transaction: see `leasehold.fencing.fence`."""
-    return _guard(connection, bearer, table_named(table))
+    return _guard(connection, bearer, table_named(table, DIALECT))
 
 
 def create_table(connection: sqlite3.Connection, table: str) -> None:
     """Make the table of the guards, in the open transaction if there is one."""
-    _cursor(connection).execute(table_named(table).create)
+    carry_out(create(table_named(table, DIALECT)), _runner(connection))
 
 
 @contextmanager
 def _guard(connection: sqlite3.Connection, bearer: Bearer, table: Table) -> Iterator[Stamp]:
     stamp = stamp_of(bearer)
-    cursor = _cursor(connection)
+    run = _runner(connection)
     ours = not connection.in_transaction
     if ours:
-        cursor.execute("BEGIN IMMEDIATE")
+        run("BEGIN IMMEDIATE", {})
     try:
-        # The write in it makes this transaction *the* writer of the file until it ends: nobody newer slips in between.
-        admit(cursor.execute, table, stamp, is_missing=lambda error: is_missing(error, table))
-        # It is gone when the body ends the transaction, and so tells whether all that the body wrote was guarded.
-        cursor.execute("SAVEPOINT leasehold_guard")
+        carry_out(enter(table, stamp), run)
     except BaseException as error:
         if ours or isinstance(error, Fenced):
             _roll_back(connection)
@@ -54,35 +84,26 @@ def _guard(connection: sqlite3.Connection, bearer: Bearer, table: Table) -> Iter
             with suppress(sqlite3.Error):  # the body's own error is the one to tell
                 _roll_back(connection)
         raise
-    _finish(connection, cursor, ours=ours)
-
-
-def _finish(connection: sqlite3.Connection, cursor: sqlite3.Cursor, *, ours: bool) -> None:
     try:
-        cursor.execute("RELEASE leasehold_guard")
-    except sqlite3.OperationalError as error:
-        if "no such savepoint" not in str(error):
-            raise
-        _roll_back(connection)
-        raise ConfigError(BODY_ENDED_IT) from None
-    if not ours:
-        return
-    try:
-        cursor.execute("COMMIT")
-    except BaseException:
-        _roll_back(connection)
+        carry_out(leave(), run)
+        if ours:
+            run("COMMIT", {})
+    except BaseException as error:
+        if ours or isinstance(error, ConfigError):
+            with suppress(sqlite3.ProgrammingError):  # closed
+                _roll_back(connection)
         raise
 
 
-def is_missing(error: Exception, table: Table) -> bool:
-    """Whether the error says that the table isn't there."""
-    return f"no such table: {table.name}" in str(error)
-
-
-def _cursor(connection: sqlite3.Connection) -> sqlite3.Cursor:
+def _runner(connection: sqlite3.Connection) -> Run:
     cursor = sqlite3.Cursor(connection)
     cursor.row_factory = None  # the user's own would apply to our rows
-    return cursor
+
+    def run(statement: str, values: Mapping[str, object]) -> Answer:
+        cursor.execute(statement, values)
+        return Answer(cursor.rowcount, cursor.fetchone())
+
+    return run
 
 
 def _roll_back(connection: sqlite3.Connection) -> None:

@@ -9,81 +9,65 @@ from __future__ import annotations
 import os
 import re
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from leasehold.errors import ConfigError, Fenced
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import TypeAlias
-
     from leasehold.fencing.stamp import Stamp
+    from leasehold.fencing.steps import Steps
 
 DEFAULT: Final = "leasehold_fence"
+BODY_ENDED_IT: Final = (
+    "the transaction was ended inside the guard, so what came after that was not fenced; it has been rolled back as far "
+    "as it was still open. Commit after the `with`, not in it"
+)
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}", re.ASCII)
 _HERE: Final = os.path.dirname(os.path.abspath(__file__))
 
 
-class Answer(Protocol):
-    """What a driver gives back for a statement, as far as a guard looks at it."""
-
-    @property
-    def rowcount(self) -> int:
-        """How many rows were changed."""
-
-    def fetchone(self) -> Any:
-        """Return the next row."""
-
-
-if TYPE_CHECKING:
-    Run: TypeAlias = Callable[[str, Mapping[str, object]], Answer]
-    """Carries out a statement with ``:name`` parameters in the guarded transaction."""
-
-
 class Table:
-    """The statements of a guard, for a table of that name: ``name`` or ``schema.name``."""
+    """The statements of a guard, for a table of that name, ``name`` or ``schema.name``, in that database's SQL."""
 
     __slots__ = ("admit", "create", "name", "newest")
 
-    def __init__(self, name: str) -> None:
-        given: object = name
-        parts = given.split(".") if isinstance(given, str) else []
-        if len(parts) not in (1, 2) or not all(_NAME.fullmatch(part) for part in parts):
-            raise ConfigError(
-                f"{name!r} can't name the table of a guard: letters, digits and _, at most 63, not a digit first; a "
-                "schema and a dot may come before it"
-            )
-        if parts[-1].lower().startswith("sqlite_"):
-            raise ConfigError(f"{name!r} can't name the table of a guard: SQLite keeps sqlite_ for itself")
+    def __init__(self, name: str, dialect: str) -> None:
+        quoted = ".".join(f'"{part}"' for part in check_name(name))
         self.name = name
-        quoted = ".".join(f'"{part}"' for part in parts)
-        self.create = _sql("create.sql").format(table=quoted)
+        self.create = _sql(f"create_{dialect}.sql").format(table=quoted)
         self.admit = _sql("admit.sql").format(table=quoted)
         self.newest = _sql("newest.sql").format(table=quoted)
 
 
 @cache
-def table_named(name: str) -> Table:
+def table_named(name: str, dialect: str) -> Table:
     """Return the table of that name, or raise `ConfigError` if it can't be one."""
-    return Table(name)
+    return Table(name, dialect)
 
 
-def admit(run: Run, table: Table, stamp: Stamp, *, is_missing: Callable[[Exception], bool]) -> None:
+def check_name(name: str) -> list[str]:
+    """Return the name's parts: the schema, if it has one, and the table."""
+    given: object = name
+    parts = given.split(".") if isinstance(given, str) else []
+    if len(parts) not in (1, 2) or not all(_NAME.fullmatch(part) for part in parts):
+        raise ConfigError(
+            f"{name!r} can't name the table of a guard: letters, digits and _, at most 63, not a digit first; a "
+            "schema and a dot may come before it"
+        )
+    if parts[-1].lower().startswith("sqlite_"):
+        raise ConfigError(f"{name!r} can't name the table of a guard: SQLite keeps sqlite_ for itself")
+    return parts
+
+
+def admit(table: Table, stamp: Stamp) -> Steps:
     """Let the stamp in and lock its row until the transaction ends, or raise `Fenced`.
 
-    It can't roll back: whoever calls it does. A table that is missing is made, in the same transaction.
+    It can't roll back: whoever calls it does.
     """
-    values = {"resource": stamp.resource, "token": stamp.token}
-    try:
-        done = run(table.admit, values)
-    except Exception as error:
-        if not is_missing(error):
-            raise
-        run(table.create, {})
-        done = run(table.admit, values)
-    if done.rowcount == 1:
+    done = yield table.admit, {"resource": stamp.resource, "token": stamp.token}
+    if done.changed == 1:
         return
-    row = run(table.newest, {"resource": stamp.resource}).fetchone()
+    _, row = yield table.newest, {"resource": stamp.resource}
     if row is None or not isinstance(row[0], int):
         raise ConfigError(f"the table {table.name} has been tampered with: its token of {stamp.resource!r} is {row!r}")
     raise Fenced(stamp.resource, token=stamp.token, newest=row[0])

@@ -1,0 +1,58 @@
+"""A way to a server on which things get lost: connections stay open, and nothing comes through."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+
+class Tunnel:
+    """Passes everything on, until it swallows it. A connection that was swallowed once stays dead."""
+
+    def __init__(self, to: int) -> None:
+        self._to = to
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self._ends: list[socket.socket] = [self._listener]
+        self._dead = threading.Event()
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._serve, daemon=True).start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for end in self._ends:
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+
+    def swallow(self) -> None:
+        """Let nothing through from here on, new connections included."""
+        self._dead.set()
+
+    def mend(self) -> None:
+        """Let new connections through."""
+        self._dead = threading.Event()
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = self._listener.accept()
+                far = socket.create_connection(("127.0.0.1", self._to))
+                self._ends += [near, far]
+                for source, target in ((near, far), (far, near)):
+                    threading.Thread(target=self._pump, args=(source, target, self._dead), daemon=True).start()
+
+    @staticmethod
+    def _pump(source: socket.socket, target: socket.socket, dead: threading.Event) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                if not dead.is_set():
+                    target.sendall(data)
+            if not dead.is_set():
+                target.shutdown(socket.SHUT_WR)

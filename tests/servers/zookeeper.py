@@ -1,0 +1,206 @@
+"""Real ZooKeeper servers: one, or an ensemble of three."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from leasehold.testing.conformance.base import until
+from tests.needs import not_here
+from tests.servers import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+JAR = "/usr/share/java/zookeeper.jar"
+LOGGER = "/usr/share/java/slf4j-simple.jar"
+TICK_MS = 50
+"""So short that leases of a second can be tested. The limits that ZooKeeper counts in ticks are raised instead."""
+MAX_TIMEOUT_MS = 300_000
+
+SETTINGS = f"""
+tickTime={TICK_MS}
+initLimit=200
+syncLimit=60
+minSessionTimeout=100
+maxSessionTimeout={MAX_TIMEOUT_MS}
+maxClientCnxns=0
+admin.enableServer=false
+4lw.commands.whitelist=*
+"""
+
+
+class ZooKeeperServer:
+    """One server, which a test may stop, kill and start again on the same port."""
+
+    def __init__(self, folder: str, settings: str = "", number: int = 0, members: str = "") -> None:
+        if shutil.which("java") is None or not os.path.exists(JAR):
+            not_here("zookeeper, or a Java to run it with, is not installed")
+        self.folder = Path(folder)
+        self.port = free_port()
+        self._log = self.folder / "log"
+        self._process: subprocess.Popen[bytes] | None = None
+        data = self.folder / "data"
+        data.mkdir()
+        (data / "myid").write_text(str(number))
+        self._configuration = self.folder / "zoo.cfg"
+        self._configuration.write_text(
+            f"dataDir={data}\nclientPort={self.port}\nclientPortAddress=127.0.0.1\n{SETTINGS}{members}{settings}"
+        )
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def url(self) -> str:
+        return f"zookeeper://{self.address}"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> None:
+        self.launch()
+        until(self.serving, "the server's start", 60)
+
+    def launch(self) -> None:
+        """Start it without waiting until it answers."""
+        command = [
+            "java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Djava.net.preferIPv4Stack=true",
+            "-Dzookeeper.forceSync=no", "-Dzookeeper.jmx.log4j.disable=true", "-Dzookeeper.extendedTypesEnabled=true",
+            "-cp", f"{JAR}:{LOGGER}",
+            "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(self._configuration),
+        ]  # fmt: skip
+        with open(self._log, "ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+
+    def serving(self) -> bool:
+        """Whether it is up and, in an ensemble, has found its place."""
+        assert self._process is not None
+        assert self._process.poll() is None, self._log.read_text()[-3000:]
+        return self.mode != ""
+
+    @property
+    def mode(self) -> str:
+        """standalone, leader or follower; empty while it is none of them."""
+        for line in self.ask("srvr").splitlines():
+            if line.startswith("Mode: "):
+                return line.removeprefix("Mode: ")
+        return ""
+
+    def ask(self, word: str) -> str:
+        """Send a four-letter word, and return the answer; empty if there is none."""
+        answer = b""
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=2) as connection:
+            connection.sendall(word.encode())
+            while data := connection.recv(65536):
+                answer += data
+        return answer.decode()
+
+    def count(self, what: str) -> int:
+        """Return a number of the server's own: zk_watch_count, zk_znode_count, ..."""
+        found = dict(line.split("\t", 1) for line in self.ask("mntr").splitlines() if "\t" in line)
+        return int(float(found[what]))
+
+    @contextlib.contextmanager
+    def standing_still(self) -> Iterator[None]:
+        """Connected, and silent: the kernel still takes what is sent."""
+        self.stop()
+        try:
+            yield
+        finally:
+            self.go_on()
+
+    def stop(self) -> None:
+        """Let it stand still; see `go_on`."""
+        os.kill(self.pid, signal.SIGSTOP)
+        os.waitpid(self.pid, os.WUNTRACED)
+
+    def go_on(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
+    def kill(self) -> None:
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+    def end(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self.kill()
+
+
+class Ensemble:
+    """Three servers that elect a leader."""
+
+    def __init__(self, folder: str) -> None:
+        ports = [(free_port(), free_port()) for _ in range(3)]
+        members = "".join(f"server.{at}=127.0.0.1:{quorum}:{vote}\n" for at, (quorum, vote) in enumerate(ports, 1))
+        self.servers: list[ZooKeeperServer] = []
+        for number in (1, 2, 3):
+            place = Path(folder) / str(number)
+            place.mkdir()
+            self.servers.append(ZooKeeperServer(str(place), number=number, members=members))
+
+    @property
+    def url(self) -> str:
+        return "zookeeper://" + ",".join(server.address for server in self.servers)
+
+    def start(self) -> None:
+        for server in self.servers:
+            server.launch()
+        self.settle()
+
+    def settle(self) -> None:
+        """Wait until all are up, under one leader."""
+        until(lambda: sorted(s.mode for s in self.servers) == ["follower", "follower", "leader"], "an ensemble", 60)
+
+    @property
+    def leader(self) -> ZooKeeperServer:
+        return next(server for server in self.servers if server.mode == "leader")
+
+    @property
+    def followers(self) -> list[ZooKeeperServer]:
+        return [server for server in self.servers if server.mode == "follower"]
+
+    @contextlib.contextmanager
+    def standing_still(self) -> Iterator[None]:
+        """All of them connected, and silent."""
+        with contextlib.ExitStack() as stack:
+            for server in self.servers:
+                stack.enter_context(server.standing_still())
+            yield
+
+    def end(self) -> None:
+        for server in self.servers:
+            server.end()
+
+
+@contextlib.contextmanager
+def zookeeper_server(settings: str = "") -> Iterator[ZooKeeperServer]:
+    with tempfile.TemporaryDirectory(prefix="leasehold-zookeeper-") as folder:
+        server = ZooKeeperServer(folder, settings)
+        try:
+            server.start()
+            yield server
+        finally:
+            server.end()
+
+
+@contextlib.contextmanager
+def ensemble() -> Iterator[Ensemble]:
+    with tempfile.TemporaryDirectory(prefix="leasehold-zookeeper-") as folder:
+        three = Ensemble(folder)
+        try:
+            three.start()
+            yield three
+        finally:
+            three.end()
