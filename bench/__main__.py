@@ -1,65 +1,118 @@
-"""``python -m bench [--only NAME] [--quick]``: run the works and print ratios first, absolutes second."""
+"""``python -m bench`` measures leasehold beside its peers; ``python -m bench report FOLDER`` draws a run again.
+
+Workers import this module again, so it imports nothing that they don't need.
+"""
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import platform
-import sqlite3
 import sys
-from dataclasses import asdict
-from datetime import UTC, datetime
-from importlib import import_module
-from importlib.metadata import version
 from typing import TYPE_CHECKING
-
-from bench.table import heading, table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bench.result import Result
-
-WORKS = ("pair", "handover", "check", "imports", "crowd", "callers")
-RESULTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "results")
+HERE = os.path.dirname(os.path.abspath(__file__))
+RESULTS = os.path.join(HERE, "results")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench", description="Measures leasehold beside its peers.")
-    parser.add_argument("--only", metavar="NAME", action="append", choices=WORKS, help=f"one of {', '.join(WORKS)}")
-    parser.add_argument("--quick", action="store_true", help="a few rounds only: shows that it runs, not how fast")
-    parser.add_argument("--results", metavar="FOLDER", default=RESULTS, help="where the numbers go, as JSON")
-    options = parser.parse_args(argv)
-    results: dict[str, Result] = {}
-    for name in options.only or WORKS:
-        results[name] = import_module(f"bench.{name}").run(quick=options.quick)
-    report(results, quick=options.quick)
-    save(results, options.results, quick=options.quick)
+    words = list(sys.argv[1:] if argv is None else argv)
+    return _report(words[1:]) if words[:1] == ["report"] else _measure(words)
+
+
+def _measure(words: list[str]) -> int:
+    from bench.machine import PINS
+
+    parser = argparse.ArgumentParser(
+        prog="python -m bench",
+        description="Measures leasehold beside its peers.",
+        epilog="'python -m bench report FOLDER' makes tables and charts again from a FOLDER's results.json.",
+    )
+    add = parser.add_argument
+    add(
+        "--only",
+        metavar="WORK",
+        action="append",
+        default=[],
+        help="a work (redis.sequential), a store (redis), a work on all stores (handover), or a pattern",
+    )
+    add(
+        "--with",
+        metavar="NAME",
+        action="append",
+        default=[],
+        dest="names",
+        help="only contestants with such a name ('leasehold*')",
+    )
+    add("--quick", action="store_true", help="seconds instead of minutes: shows that it runs, not how fast")
+    add(
+        "--pin",
+        choices=tuple(PINS),
+        help="clients and servers on a core each (the default), on the same one, or anywhere",
+    )
+    add(
+        "--out",
+        metavar="FOLDER",
+        default=RESULTS,
+        help="where results.json, tables and charts go (default: bench/results)",
+    )
+    add("--list", action="store_true", help="list works and contestants, and end")
+    options = parser.parse_args(words)
+    if options.list:
+        return _list()
+    from bench.report import write
+    from bench.runner import NothingToDo, Runner
+    from bench.tables import print_run
+
+    try:
+        runner = Runner(only=options.only, names=options.names, quick=options.quick, pin=options.pin)
+    except NothingToDo as error:
+        parser.error(str(error))
+    run = runner.run()
+    print_run(run)
+    said = write(run, options.out)
+    sys.stderr.write(f"\nwritten to {os.path.relpath(options.out)}: results.json, results.md, {said}\n")
     return 0
 
 
-def report(results: dict[str, Result], *, quick: bool) -> None:
-    cores = len(os.sched_getaffinity(0))
-    versions = f"Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}, filelock {version('filelock')}"
-    print(f"{versions}, {platform.system()}.")
-    print(f"Ours and the peers' ran in turns, in one run, on the same {cores} cores and the same file system.")
-    if quick:
-        print("A quick run: too short for its numbers to mean much.")
-    heading("Ratios")
-    table(("", "ratio", "goal", "quartiles"), [(r.title, r.ratios) for r in results.values()])
-    heading("Absolutes")
-    table(("", "median", "goal", "quartiles"), [(r.title, r.absolutes) for r in results.values()])
+def _report(words: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench report", description="Makes tables and charts of a run again."
+    )
+    parser.add_argument("folder", metavar="FOLDER", help="has a results.json, and gets the rest")
+    parser.add_argument(
+        "--page", metavar="FILE", help="a Markdown page with a place for the tables, which are put there instead"
+    )
+    options = parser.parse_args(words)
+    from bench.report import draw, write, write_page
+    from bench.results import FILE, Run
+    from bench.tables import print_run
+
+    run = Run.load(os.path.join(options.folder, FILE))
+    print_run(run)
+    if options.page:
+        write_page(options.page, run, options.folder)
+        said = draw(run, options.folder)
+    else:
+        said = write(run, options.folder)
+    sys.stderr.write(f"\n{said}\n")
+    return 0
 
 
-def save(results: dict[str, Result], folder: str, *, quick: bool) -> None:
-    os.makedirs(folder, exist_ok=True)
-    at = datetime.now(UTC)
-    path = os.path.join(folder, f"{at:%Y%m%dT%H%M%SZ}.json")
-    with open(path, "w", encoding="utf-8") as file:
-        found = {name: asdict(result) for name, result in results.items()}
-        json.dump({"at": at.isoformat(), "quick": quick, "works": found}, file, indent=1)
-    sys.stderr.write(f"written to {os.path.relpath(path)}\n")
+def _list() -> int:
+    from bench.contestants import everybody
+    from bench.places import STORES
+    from bench.works import on_no_store, on_stores
+
+    for store in STORES:
+        for work in on_stores(quick=False):
+            names = [kind.name for kind in everybody() if kind.store == store and kind.takes_part(work.name)]
+            print(f"{store}.{work.name}: {', '.join(names)}")
+    for other in on_no_store(quick=False):
+        print(f"{other.name}: {other.title}")
+    return 0
 
 
 if __name__ == "__main__":

@@ -1,0 +1,87 @@
+"""Ours, through both faces, on each store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bench.contestant import Async, Blocking
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+
+class Leasehold(Blocking):
+    kind = "ours"
+
+    def __init__(self, url: str, ttl: float) -> None:
+        super().__init__(url, ttl)
+        from leasehold import Client
+
+        self._client = Client(url)
+        self._kept: list[Any] = []
+
+    def acquire(self, resource: str) -> Callable[[], object]:
+        return self._client.acquire(resource, self.ttl).release
+
+    def keep(self, resource: str) -> None:
+        self._kept.append(self._client.acquire(resource, self.ttl))
+
+    def lost(self) -> int:
+        from leasehold import State
+
+        return sum(lease.state is State.LOST for lease in self._kept)
+
+    def close(self) -> None:
+        self._client.close()
+
+
+class AsyncLeasehold(Async):
+    kind = "ours"
+    works = ("sequential", "callers*")
+
+    async def open(self) -> None:
+        from leasehold import AsyncClient
+
+        self._client = AsyncClient(self.url)
+
+    async def acquire(self, resource: str) -> Callable[[], Awaitable[object]]:
+        return (await self._client.acquire(resource, self.ttl)).release
+
+    def close(self) -> None:
+        self.run(self._client.close())
+
+
+class OnRedis(Leasehold):
+    name = "leasehold"
+    store = "redis"
+    packages = ("leasehold", "redis", "hiredis")
+    ready = "from leasehold import Client; Client('redis://localhost')"
+
+
+class AsyncOnRedis(AsyncLeasehold):
+    name = "leasehold async"
+    store = "redis"
+
+
+class OnPostgresql(Leasehold):
+    name = "leasehold"
+    store = "postgresql"
+    packages = ("leasehold", "psycopg")
+    ready = "from leasehold import Client; Client('postgresql://localhost/db')"
+
+
+class AsyncOnPostgresql(AsyncLeasehold):
+    name = "leasehold async"
+    store = "postgresql"
+
+
+class OnSqlite(Leasehold):
+    name = "leasehold"
+    store = "sqlite"
+    packages = ("leasehold",)
+    ready = "from leasehold import Client; Client('sqlite:///leases.db')"
+
+
+class AsyncOnSqlite(AsyncLeasehold):
+    name = "leasehold async"
+    store = "sqlite"

@@ -1,0 +1,101 @@
+"""What was aimed at, as quotients of two numbers of one run or as plain ones, and what was reached."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from bench.results import quotient
+
+if TYPE_CHECKING:
+    from bench.results import Run
+
+
+class Goal(NamedTuple):
+    """Ours, or ours divided by a peer's, is at least or at most so much."""
+
+    what: str
+    work: str
+    ours: str
+    measure: str
+    bound: float
+    at_least: bool = False
+    peer: str = ""
+    peer_work: str = ""
+    """Where the peer's number comes from, if not from the same work."""
+
+    @property
+    def wanted(self) -> str:
+        return f"at {'least' if self.at_least else 'most'} {self.bound:g}"
+
+
+class Reached(NamedTuple):
+    goal: Goal
+    value: float
+
+    @property
+    def met(self) -> bool:
+        return self.value >= self.goal.bound if self.goal.at_least else self.value <= self.goal.bound
+
+    @property
+    def share(self) -> float:
+        """How far it is reached: 1 is the goal, and more is better, whatever the direction of the number."""
+        upper, lower = (self.value, self.goal.bound) if self.goal.at_least else (self.goal.bound, self.value)
+        if upper <= 0 or lower <= 0:
+            return 1.0 if self.met else 0.0
+        return upper / lower
+
+    @property
+    def said(self) -> str:
+        return f"{self.value:,.0f}" if self.value >= 100 else f"{self.value:.3g}"
+
+
+GOALS = (
+    Goal("Redis, one caller: speed / redis-py Lock", "redis.sequential", "leasehold", "pairs", 1.8,
+         at_least=True, peer="redis-py Lock"),
+    Goal("Redis, 64 tasks: speed / redis-py async Lock", "redis.callers64", "leasehold async", "pairs", 6,
+         at_least=True, peer="redis-py async Lock"),
+    Goal("Redis, handover p50 / python-redis-lock's", "redis.handover", "leasehold", "p50", 0.5,
+         peer="python-redis-lock"),
+    Goal("Redis, 8 processes: smallest / largest share", "redis.contention", "leasehold", "share", 0.95,
+         at_least=True),
+    Goal("Redis, 10,000 held: client CPU, s a minute", "redis.holding10000", "leasehold", "client", 1.5),
+    Goal("Redis, 10,000 held: requests a second", "redis.holding10000", "leasehold", "requests", 50),
+    Goal("Redis, 10,000 held: lost", "redis.holding10000", "leasehold", "lost", 0),
+    Goal("Redis, takeover beyond the TTL: longest, ms", "redis.takeover", "leasehold", "latest", 50),
+    Goal("PostgreSQL, one caller: speed / raw psycopg", "postgresql.sequential", "leasehold", "pairs", 0.75,
+         at_least=True, peer="raw psycopg"),
+    Goal("PostgreSQL, 64 tasks: speed / one raw psycopg", "postgresql.callers64", "leasehold async", "pairs", 8,
+         at_least=True, peer="raw psycopg", peer_work="postgresql.sequential"),
+    Goal("PostgreSQL, handover p50 / raw with NOTIFY", "postgresql.handover", "leasehold", "p50", 1.3,
+         peer="raw psycopg + NOTIFY"),
+    Goal("PostgreSQL, 10,000 held: lost", "postgresql.holding10000", "leasehold", "lost", 0),
+    Goal("SQLite, one caller: speed / raw SQLite", "sqlite.sequential", "leasehold", "pairs", 0.4,
+         at_least=True, peer="raw SQLite"),
+    Goal("SQLite, one caller: speed / filelock", "sqlite.sequential", "leasehold", "pairs", 1,
+         at_least=True, peer="filelock"),
+    Goal("SQLite, handover p50 / filelock's", "sqlite.handover", "leasehold", "p50", 0.1, peer="filelock"),
+    Goal("SQLite, 10,000 held: client CPU, s a minute", "sqlite.holding10000", "leasehold", "client", 15),
+    Goal("SQLite, 10,000 held: lost", "sqlite.holding10000", "leasehold", "lost", 0),
+    Goal("import leasehold, ms", "imports", "import leasehold", "ms", 40),
+    Goal("lease.check(), ns", "check", "lease.check()", "ns", 400),
+)  # fmt: skip
+
+
+def reached(run: Run) -> list[Reached]:
+    """Return the goals that this run has numbers for."""
+    found = ((goal, _value(run, goal)) for goal in GOALS)
+    return [Reached(goal, value) for goal, value in found if value is not None]
+
+
+def _value(run: Run, goal: Goal) -> float | None:
+    found = run.work(goal.work)
+    ours = found.entry(goal.ours) if found else None
+    if found is None or ours is None:
+        return None
+    measure = found.measure(goal.measure)
+    if not goal.peer:
+        return measure.of(ours)
+    theirs = run.work(goal.peer_work or goal.work)
+    peer = theirs.entry(goal.peer) if theirs else None
+    ratio = quotient(measure, ours, peer) if peer else None
+    return ratio.value if ratio else None

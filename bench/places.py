@@ -1,0 +1,226 @@
+"""Where the contestants meet: a server of the benchmark's own for each store, on a free port, in a temporary folder."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import sqlite3
+import tempfile
+from abc import ABC, abstractmethod
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bench.worker import Failed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.servers.postgres import PostgresServer
+    from tests.servers.redis import RedisServer
+
+TICKS = os.sysconf("SC_CLK_TCK")
+SCRIPTS = ("cmdstat_evalsha", "cmdstat_eval", "cmdstat_fcall")
+REDIS_SETTINGS = ("save", "appendonly", "maxmemory-policy", "io-threads", "hz")
+POSTGRESQL_SETTINGS = ("fsync", "synchronous_commit", "wal_sync_method", "shared_buffers", "max_connections")
+
+
+@dataclass
+class Usage:
+    """What a server did for its clients."""
+
+    cpu_seconds: float = 0.0
+    requests: int = 0
+
+
+class Place(ABC):
+    """One store, empty at first."""
+
+    url: str
+    version: str
+
+    @abstractmethod
+    def settings(self) -> dict[str, str]:
+        """Return what the server is set to, as far as it matters for speed."""
+
+    @abstractmethod
+    def cpu_seconds(self) -> float:
+        """Return the CPU time that the server has used."""
+
+    @abstractmethod
+    def calls(self) -> Counter[str]:
+        """Return what the server was asked for so far, by kind."""
+
+    def requests(self, calls: Counter[str]) -> int:
+        """Return how many requests of clients these are."""
+        return calls.total()
+
+    def records(self) -> int | None:
+        """Return how many locks there may be at most, if the server can tell."""
+        return None
+
+    @contextlib.contextmanager
+    def window(self) -> Iterator[Usage]:
+        """Measure what the server does in the meantime."""
+        usage = Usage()
+        cpu_seconds, calls = self.cpu_seconds(), self.calls()
+        yield usage
+        usage.cpu_seconds = self.cpu_seconds() - cpu_seconds
+        usage.requests = self.requests(self.calls() - calls)
+
+    @abstractmethod
+    def clear(self) -> None:
+        """Be empty again; the URL may be another one afterwards."""
+
+
+class RedisPlace(Place):
+    def __init__(self, server: RedisServer) -> None:
+        self.url = server.url
+        self._server = server
+        self._client = server.client()
+        self.version = f"Redis {self._info('server')['redis_version']}"
+
+    def settings(self) -> dict[str, str]:
+        return {name: self._config(name) or "''" for name in REDIS_SETTINGS}
+
+    def cpu_seconds(self) -> float:
+        return _cpu(self._server.pid)
+
+    def calls(self) -> Counter[str]:
+        return Counter({name: int(stats["calls"]) for name, stats in self._info("commandstats").items()})
+
+    def requests(self, calls: Counter[str]) -> int:
+        """Where scripts are called, count these: Redis counts what they call inside as commands, too."""
+        return sum(calls[name] for name in SCRIPTS) or calls.total()
+
+    def records(self) -> int:
+        size: int = self._client.dbsize()
+        return size
+
+    def clear(self) -> None:
+        self._client.flushall()
+        self._client.config_resetstat()
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _info(self, section: str) -> dict[str, Any]:
+        info: dict[str, Any] = self._client.info(section)
+        return info
+
+    def _config(self, name: str) -> str:
+        found: dict[Any, Any] = self._client.config_get(name)
+        return str(found.get(name, ""))
+
+
+class PostgresqlPlace(Place):
+    def __init__(self, server: PostgresServer) -> None:
+        self._server = server
+        self._open()
+        self.version = f"PostgreSQL {self._one('SHOW server_version').split()[0]}"
+
+    def settings(self) -> dict[str, str]:
+        return {name: self._one(f"SHOW {name}") for name in POSTGRESQL_SETTINGS}
+
+    def cpu_seconds(self) -> float:
+        children = Path(f"/proc/{self._server.pid}/task/{self._server.pid}/children").read_text().split()
+        running = 0.0
+        for child in children:
+            with contextlib.suppress(OSError):  # it has just ended, and counts with its parent
+                running += _cpu(int(child))
+        return _cpu(self._server.pid, with_children=True) + running
+
+    def calls(self) -> Counter[str]:
+        """Count transactions: who doesn't begin one has one for each statement."""
+        count = self._one("SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()")
+        return Counter({"transactions": int(count)})
+
+    def clear(self) -> None:
+        self.close()
+        self._open()
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _open(self) -> None:
+        self.url = self._server.database()
+        self._connection = self._server.connect(self.url.rpartition("/")[2])
+
+    def _one(self, query: str) -> str:
+        row = self._connection.execute(query.encode()).fetchone()
+        assert row is not None
+        return str(row[0])
+
+
+class SqlitePlace(Place):
+    """No server: each process does its own work."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._serials = itertools.count()
+        self.version = f"SQLite {sqlite3.sqlite_version}"
+        self.clear()
+
+    def settings(self) -> dict[str, str]:
+        return {"journal_mode": "wal", "synchronous": "normal"}
+
+    def cpu_seconds(self) -> float:
+        return 0.0
+
+    def calls(self) -> Counter[str]:
+        return Counter()
+
+    def clear(self) -> None:
+        folder = os.path.join(self._folder, str(next(self._serials)))
+        os.mkdir(folder)
+        self.url = f"sqlite:///{folder}/leases.db"
+
+
+@contextlib.contextmanager
+def _redis() -> Iterator[Place]:
+    from tests.servers.redis import redis_server
+
+    with redis_server() as server, contextlib.closing(RedisPlace(server)) as place:
+        yield place
+
+
+@contextlib.contextmanager
+def _postgresql() -> Iterator[Place]:
+    from tests.servers.postgres import postgres_server
+
+    with postgres_server() as server, contextlib.closing(PostgresqlPlace(server)) as place:
+        yield place
+
+
+@contextlib.contextmanager
+def _sqlite() -> Iterator[Place]:
+    with tempfile.TemporaryDirectory(prefix="leasehold-bench-") as folder:
+        yield SqlitePlace(folder)
+
+
+STORES: dict[str, Callable[[], contextlib.AbstractContextManager[Place]]] = {
+    "redis": _redis,
+    "postgresql": _postgresql,
+    "sqlite": _sqlite,
+}
+
+
+@contextlib.contextmanager
+def open_place(store: str) -> Iterator[Place]:
+    """Start the store's server; it is gone when the block ends. Raises `Failed` where it isn't installed."""
+    import pytest  # the starters of the servers are those of the tests, and skip where there is no server
+
+    with contextlib.ExitStack() as stack:
+        try:
+            place = stack.enter_context(STORES[store]())
+        except (pytest.skip.Exception, pytest.fail.Exception) as absent:
+            raise Failed(str(absent)) from None
+        yield place
+
+
+def _cpu(pid: int, *, with_children: bool = False) -> float:
+    """Return the seconds that a process, and its ended children, have run."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(int(ticks) for ticks in fields[11 : 15 if with_children else 13]) / TICKS
