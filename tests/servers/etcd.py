@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from leasehold.runtime.clock import SYSTEM
 from leasehold.stores.base import StoreURL
@@ -214,8 +214,9 @@ class Island:
         self.clients, self.peers = self._cables.values()
         self._peer_cable = list(self._cables)[1]
 
-    def __enter__(self) -> Island:
+    def __enter__(self) -> Self:
         run_as_root("ip", "netns", "add", self.name)
+        run_as_root("ip", "-n", self.name, "link", "set", "lo", "up")  # where a server asks itself
         for cable, net in self._cables.items():
             run_as_root("ip", "link", "add", cable, "type", "veth", "peer", "name", f"{cable}i", "netns", self.name)
             run_as_root("ip", "addr", "add", f"{net}.1/24", "dev", cable)

@@ -43,7 +43,11 @@ class Tunnel:
         with contextlib.suppress(OSError):
             while True:
                 near, _ = self._listener.accept()
-                far = socket.create_connection(("127.0.0.1", self._to))
+                try:
+                    far = socket.create_connection(("127.0.0.1", self._to))
+                except ConnectionRefusedError:  # nobody is there at the moment
+                    near.close()
+                    continue
                 self._ends += [near, far]
                 for source, target in ((near, far), (far, near)):
                     threading.Thread(target=self._pump, args=(source, target, self._dead), daemon=True).start()

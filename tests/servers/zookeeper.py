@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from leasehold.testing.conformance.base import until
 from tests.needs import not_here
 from tests.servers import free_port
+from tests.servers.tunnel import Tunnel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -139,16 +140,35 @@ class ZooKeeperServer:
 
 
 class Ensemble:
-    """Three servers that elect a leader."""
+    """Three servers that elect a leader. With tunnels, through which they reach each other, one can be cut off."""
 
-    def __init__(self, folder: str) -> None:
-        ports = [(free_port(), free_port()) for _ in range(3)]
-        members = "".join(f"server.{at}=127.0.0.1:{quorum}:{vote}\n" for at, (quorum, vote) in enumerate(ports, 1))
+    def __init__(self, folder: str, *, tunnels: bool = False) -> None:
+        ports = {number: (free_port(), free_port()) for number in (1, 2, 3)}
+        self._tunnels: dict[int, list[Tunnel]] = {1: [], 2: [], 3: []}
         self.servers: list[ZooKeeperServer] = []
-        for number in (1, 2, 3):
+        for number in ports:
+            members = ""
+            for other, (quorum, vote) in ports.items():
+                if tunnels and other != number:
+                    tunnel = Tunnel(quorum).__enter__()
+                    self._tunnels[number].append(tunnel)
+                    quorum = tunnel.port  # noqa: PLW2901 - that is where it finds the other one
+                members += f"server.{other}=127.0.0.1:{quorum}:{vote}\n"
             place = Path(folder) / str(number)
             place.mkdir()
             self.servers.append(ZooKeeperServer(str(place), number=number, members=members))
+
+    @contextlib.contextmanager
+    def cut_off(self, server: ZooKeeperServer) -> Iterator[None]:
+        """Let this follower hear nothing from its leader, nor the leader from it; its clients reach it all the while."""
+        tunnels = self._tunnels[self.servers.index(server) + 1]
+        for tunnel in tunnels:
+            tunnel.swallow()
+        try:
+            yield
+        finally:
+            for tunnel in tunnels:
+                tunnel.mend()
 
     @property
     def url(self) -> str:
@@ -182,6 +202,8 @@ class Ensemble:
     def end(self) -> None:
         for server in self.servers:
             server.end()
+        for tunnel in (tunnel for tunnels in self._tunnels.values() for tunnel in tunnels):
+            tunnel.__exit__(None, None, None)
 
 
 @contextlib.contextmanager
@@ -196,9 +218,9 @@ def zookeeper_server(settings: str = "") -> Iterator[ZooKeeperServer]:
 
 
 @contextlib.contextmanager
-def ensemble() -> Iterator[Ensemble]:
+def ensemble(*, tunnels: bool = False) -> Iterator[Ensemble]:
     with tempfile.TemporaryDirectory(prefix="leasehold-zookeeper-") as folder:
-        three = Ensemble(folder)
+        three = Ensemble(folder, tunnels=tunnels)
         try:
             three.start()
             yield three

@@ -1,8 +1,8 @@
-"""Where the server is, and how to log in there. What it shows of itself never has a password in it."""
+"""What a Redis URL says: which servers, how to log in there, and what else. What it shows has no password in it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from leasehold.errors import ConfigError
 
@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from leasehold.stores.base import StoreURL
 
 DEFAULT_PORT: Final = 6379
+SENTINEL_PORT: Final = 26379
 TLS_OPTIONS: Final = (
     "ssl_ca_certs",
     "ssl_ca_path",
@@ -19,67 +20,141 @@ TLS_OPTIONS: Final = (
     "ssl_keyfile",
     "ssl_password",
 )
-SECRET_OPTIONS: Final = ("ssl_password",)
+SENTINEL_OPTIONS: Final = ("sentinel_username", "sentinel_password")
+REPLICA_OPTIONS: Final = ("replicas", "replica_timeout")
+SECRET_OPTIONS: Final = ("ssl_password", *SENTINEL_OPTIONS)
 TRUE: Final = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
+REPLICA_TIMEOUT: Final = 1.0
+MAX_REPLICAS: Final = 100
+
+
+class Node(NamedTuple):
+    """A server's host and port."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class Login(NamedTuple):
+    """How to connect, whatever the server."""
+
+    tls: bool
+    settings: dict[str, Any]
+    """For redis-py's connection."""
+
+    def __repr__(self) -> str:
+        return "<Login>"
 
 
 class RedisAddress:
-    """A ``redis://`` or ``rediss://`` URL, understood."""
+    """A URL, understood. Its scheme names one server, or ``+sentinel``, or ``+cluster``; with TLS it is ``rediss``."""
 
     def __init__(self, url: StoreURL) -> None:
-        self.tls = url.scheme == "rediss"
-        url.only("namespace", *(TLS_OPTIONS if self.tls else ()))
+        self.scheme = url.scheme
+        base, _, self.kind = url.scheme.partition("+")
+        tls = base == "rediss"
+        sentinel = self.kind == "sentinel"
+        tls_options = TLS_OPTIONS if tls else ()
+        url.only("namespace", *REPLICA_OPTIONS, *tls_options, *(SENTINEL_OPTIONS if sentinel else ()))
         self.namespace = url.namespace
-        self.host, self.port, self._username, self._password = _server(url)
-        self.db = _database(url.path)
-        self._tls_options = {name: value for name, value in url.options.items() if name != "namespace"}
-        check = self._tls_options.get("ssl_check_hostname", "true").lower()
-        if check not in TRUE:
-            raise ConfigError("ssl_check_hostname is true or false")
-        if self._tls_options.get("ssl_cert_reqs", "required") not in ("none", "optional", "required"):
-            raise ConfigError("ssl_cert_reqs is none, optional or required")
+        self.nodes, username, password = _servers(url, SENTINEL_PORT if sentinel else DEFAULT_PORT)
+        self.service, self.db = _path(url, self.kind)
+        self.replicas, self.replica_timeout = _replicas(url.options)
+        tls_settings = _tls(url.options)
+        self.login = Login(tls, {"db": self.db, **_credentials(username, password), **tls_settings})
+        own = (url.options.get(option, "") for option in SENTINEL_OPTIONS)
+        self.sentinel_login = Login(tls, {**_credentials(*own), **tls_settings})
+        self._shown = {name: value for name, value in url.options.items() if name not in ("namespace", *SECRET_OPTIONS)}
 
     def __repr__(self) -> str:
         return f"<RedisAddress {self}>"
 
     def __str__(self) -> str:
-        """Return host and port: for messages."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        """Return the servers: for messages."""
+        return ",".join(map(str, self.nodes))
 
     def url(self, url: StoreURL) -> str:
-        """Return the URL without the password."""
-        shown = {name: value for name, value in self._tls_options.items() if name not in SECRET_OPTIONS}
-        options = "".join(f"&{name}={url.quote(value)}" for name, value in shown.items())
-        return f"{url.scheme}://{self}/{self.db}?namespace={self.namespace}{options}"
-
-    def settings(self) -> dict[str, Any]:
-        """Return what redis-py's connection takes."""
-        settings: dict[str, Any] = {"host": self.host, "port": self.port, "db": self.db, **self._tls_options}
-        if self._username:
-            settings["username"] = self._username
-        if self._password:
-            settings["password"] = self._password
-        if "ssl_check_hostname" in settings:
-            settings["ssl_check_hostname"] = TRUE[settings["ssl_check_hostname"].lower()]
-        return settings
+        """Return the URL without the passwords."""
+        options = "".join(f"&{name}={url.quote(value)}" for name, value in self._shown.items())
+        path = {"": f"{self.db}", "sentinel": f"{url.quote(self.service)}/{self.db}", "cluster": ""}[self.kind]
+        return f"{self.scheme}://{self}/{path}?namespace={self.namespace}{options}"
 
 
-def _server(url: StoreURL) -> tuple[str, int, str, str]:
+def _servers(url: StoreURL, default_port: int) -> tuple[list[Node], str, str]:
     from urllib.parse import unquote, urlsplit  # noqa: PLC0415 - as in StoreURL
 
-    if "," in url.netloc.rpartition("@")[2]:
-        raise ConfigError(f"{url.scheme}:// takes one server; Sentinel and Cluster are not supported yet")
-    parts = urlsplit(f"{url.scheme}://{url.netloc}")
+    login, _, servers = url.netloc.rpartition("@")
+    if "," in servers and "+" not in url.scheme:
+        raise ConfigError(
+            f"{url.scheme}:// takes one server; for several there are {url.scheme}+sentinel://HOST,HOST,HOST/NAME "
+            f"and {url.scheme}+cluster://HOST,HOST,HOST"
+        )
+    nodes = []
+    for server in servers.split(","):
+        parts = urlsplit(f"//{server}")
+        try:
+            port = parts.port
+        except ValueError:
+            raise ConfigError(f"a port of the {url.scheme}:// URL is no number up to 65535") from None
+        if not parts.hostname and "," in servers:
+            raise ConfigError(f"the {url.scheme}:// URL has a server without a name")
+        nodes.append(Node(unquote(parts.hostname or "localhost"), port or default_port))
+    username, _, password = login.partition(":")
+    return nodes, unquote(username), unquote(password)
+
+
+def _path(url: StoreURL, kind: str) -> tuple[str, int]:
+    """Return the name that Sentinel has for the master, and the number of the database."""
+    parts = url.path.strip("/")
+    service = ""
+    if kind == "sentinel":
+        service, _, parts = parts.partition("/")
+        if not service:
+            raise ConfigError(
+                f"a {url.scheme}:// URL names the master as Sentinel does: {url.scheme}://{_shown(url)}/mymaster/0"
+            )
+    if parts and not (parts.isascii() and parts.isdecimal()):
+        raise ConfigError(f"what comes last in the path of a Redis URL is the number of a database, not {parts!r}")
+    database = int(parts or 0)
+    if kind == "cluster" and database != 0:
+        raise ConfigError(f"a Redis Cluster has only database 0, not {database}; ?namespace= keeps leases apart")
+    return service, database
+
+
+def _shown(url: StoreURL) -> str:
+    return url.netloc.rpartition("@")[2]
+
+
+def _replicas(options: dict[str, str]) -> tuple[int, float]:
+    text = options.get("replicas", "0")
+    if not (text.isascii() and text.isdecimal()) or int(text) > MAX_REPLICAS:
+        raise ConfigError(f"replicas is a number from 0 to {MAX_REPLICAS}, not {text!r}")
     try:
-        port = parts.port
+        seconds = float(options.get("replica_timeout", REPLICA_TIMEOUT))
     except ValueError:
-        raise ConfigError(f"the port of the {url.scheme}:// URL is no number up to 65535") from None
-    host = unquote(parts.hostname or "localhost")
-    return host, port or DEFAULT_PORT, unquote(parts.username or ""), unquote(parts.password or "")
+        seconds = 0.0
+    if not 0.001 <= seconds <= 60:
+        raise ConfigError("replica_timeout is a number of seconds from 0.001 to 60")
+    if "replica_timeout" in options and int(text) == 0:
+        raise ConfigError("replica_timeout goes with replicas")
+    return int(text), seconds
 
 
-def _database(path: str) -> int:
-    number = path.strip("/")
-    if number and not (number.isascii() and number.isdecimal()):
-        raise ConfigError(f"what follows the host in a Redis URL is the number of a database, not {number!r}")
-    return int(number or 0)
+def _tls(options: dict[str, str]) -> dict[str, Any]:
+    settings: dict[str, Any] = {name: value for name, value in options.items() if name in TLS_OPTIONS}
+    check = settings.get("ssl_check_hostname", "true").lower()
+    if check not in TRUE:
+        raise ConfigError("ssl_check_hostname is true or false")
+    if settings.get("ssl_cert_reqs", "required") not in ("none", "optional", "required"):
+        raise ConfigError("ssl_cert_reqs is none, optional or required")
+    if "ssl_check_hostname" in settings:
+        settings["ssl_check_hostname"] = TRUE[check]
+    return settings
+
+
+def _credentials(username: str, password: str) -> dict[str, str]:
+    given = {"username": username, "password": password}
+    return {name: value for name, value in given.items() if value}

@@ -1,7 +1,7 @@
 -- Carries out a batch of operations, in order, wholly decided here. After head.lua and table.lua.
 --
 -- ARGV[3...]  the operations, flat: a letter and its fields
---   A resource id holder ttl queue notify seen_token metadata
+--   A resource id seen_token holder ttl queue notify metadata
 --   X the same, then parent parent_token soft grace lock_delay hold_at_least
 --   N resource id token ttl                    (renew)
 --   L resource id successor abandon            (release)
@@ -17,6 +17,9 @@ local WAITER_LIFE = 6000000
 local TOMBSTONE = 60000000
 local TOKEN_LIMIT = 9007199254740992
 local KEEP = 60000000 -- how long the record of a free resource is kept
+local IN_TAIL = {
+    'parent', 'parent_token', 'soft', 'grace', 'lock_delay', 'hold_at_least', 'revoked', 'children', 'kept', 'waiting',
+}
 local AHEAD = 3600000000 -- how far ahead the records of children are kept: renewals of the parent don't touch them
 
 local dirty = {}
@@ -388,7 +391,7 @@ local function grant(entry, op, ended)
     end
     local resource = entry.resource
     local granted = setmetatable({
-        v = 1, resource = resource, token = token, id = op.id, holder = op.holder, ttl = ttl, expiry = expiry,
+        resource = resource, token = token, id = op.id, holder = op.holder, ttl = ttl, expiry = expiry,
         granted = now, renewed = now, waiting = entry.waiting,
     }, DEFAULTS)
     if op.metadata ~= '' then
@@ -613,19 +616,34 @@ local function milliseconds_to(time)
     return number(math.max(1, math.ceil((time - now) / 1000)))
 end
 
-local function write()
-    if minted then
-        redis.call('SET', KEYS[1], number(floor))
-    end
-    local fresh = 0
-    for resource, entry in pairs(dirty) do
-        local life = milliseconds_to(math.max(now, dead_at(entry)) + KEEP)
-        redis.call('SET', prefix .. 'r:' .. resource, cmsgpack.pack(entry), 'PX', life)
-        if not stored[resource] then
-            redis.call('ZADD', prefix .. 'index', 0, resource)
-            fresh = fresh + 1
+local function packed(entry)
+    local tail
+    for _, name in ipairs(IN_TAIL) do
+        local value = entry[name]
+        if value ~= DEFAULTS.__index[name] then
+            tail = tail or {}
+            tail[name] = value
         end
     end
+    local head = struct.pack(
+        HEAD, tail and TAILED or PLAIN, entry.token, entry.expiry, #entry.id, entry.id, entry.ttl, entry.granted,
+        entry.renewed, entry.renewals, #entry.holder, entry.holder, #entry.ended, entry.ended, #entry.notify,
+        entry.notify, #entry.metadata, entry.metadata
+    )
+    return tail and head .. cmsgpack.pack(tail) or head
+end
+
+-- Names, children and the counter first, and the records last. In a Cluster, a slot that is being moved away refuses
+-- keys that it has given away or never had. The records have all been read, so they can be written, too; and what
+-- was written before such a refusal does no harm without them.
+local function write()
+    local fresh = {}
+    for resource in pairs(dirty) do
+        if not stored[resource] then
+            fresh[#fresh + 1] = resource
+        end
+    end
+    enlist(fresh)
     for parent in pairs(childless) do
         redis.call('DEL', prefix .. 'c:' .. parent)
     end
@@ -639,19 +657,19 @@ local function write()
             redis.call('SADD', prefix .. 'c:' .. parent, name)
         end
     end
+    if minted then
+        redis.call('SET', KEYS[1], number(floor))
+    end
+    for resource, entry in pairs(dirty) do
+        local life = milliseconds_to(math.max(now, dead_at(entry)) + KEEP)
+        redis.call('SET', prefix .. 'r:' .. resource, packed(entry), 'PX', life)
+    end
     for resource, entry in pairs(dirty) do
         if entry.children then
             redis.call('PEXPIRE', prefix .. 'c:' .. resource, milliseconds_to(entry.kept + KEEP))
         end
     end
-    if fresh > 0 then
-        -- The index doesn't know when Redis forgets a record: for each new name, look at two old ones.
-        for _, name in ipairs(redis.call('ZRANDMEMBER', prefix .. 'index', math.min(2 * fresh, 100))) do
-            if redis.call('EXISTS', prefix .. 'r:' .. name) == 0 then
-                redis.call('ZREM', prefix .. 'index', name)
-            end
-        end
-    end
+    strike_off(fresh)
 end
 
 local field = 3
@@ -661,8 +679,8 @@ while field <= #ARGV do
     local entry = load(resource)
     if letter == 'A' or letter == 'X' then
         local op = {
-            resource = resource, id = ARGV[field + 2], holder = ARGV[field + 3], ttl = tonumber(ARGV[field + 4]),
-            queue = ARGV[field + 5] == '1', notify = ARGV[field + 6], seen = tonumber(ARGV[field + 7]),
+            resource = resource, id = ARGV[field + 2], seen = tonumber(ARGV[field + 3]), holder = ARGV[field + 4],
+            ttl = tonumber(ARGV[field + 5]), queue = ARGV[field + 6] == '1', notify = ARGV[field + 7],
             metadata = ARGV[field + 8],
         }
         field = field + 9

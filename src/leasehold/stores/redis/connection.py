@@ -1,138 +1,62 @@
-"""Connections to one server: one request, one answer, and none is used again of which that isn't certain.
-
-redis-py makes them (names, TLS, logging in); requests go over the bare socket, because its command layer takes as long
-as the round trip.
-"""
+"""The connections of a store: one request, one answer, and none is used again of which that isn't certain."""
 
 from __future__ import annotations
 
 import os
-import select
-import socket
-import struct
 import threading
 import weakref
 from typing import TYPE_CHECKING, Any, Final
 
-import hiredis
-import redis
-
 from leasehold.core.clock import SECOND
-from leasehold.errors import ConfigError, StoreUnavailable
-from leasehold.stores.redis.trouble import explain
+from leasehold.errors import StoreUnavailable
+from leasehold.stores.redis.inspection import Inspection
+from leasehold.stores.redis.trouble import Elsewhere, leads_elsewhere
+from leasehold.stores.redis.wire import Wire, refusal, silence
 
 if TYPE_CHECKING:
     from leasehold.core.clock import Clock
     from leasehold.errors import LeaseholdError
-    from leasehold.stores.redis.address import RedisAddress
+    from leasehold.stores.redis.address import Node, RedisAddress
+    from leasehold.stores.redis.topology import Topology
 
-RECEIVE: Final = 65536
 CONNECTIONS: Final = 16
 """How many a store opens; who finds all in use waits for one."""
-OLDEST: Final = (6, 2)
+HOPS: Final = 3
+"""How many servers are tried for one request, where one leads to the next."""
 TRUSTED_NS: Final = SECOND // 10
 """A connection that was idle for longer is looked at before it is used: the server may have closed it."""
 
 
-class Wire:
-    """One connection. Any error but the server's own refusal makes it useless: a late answer would go astray."""
-
-    def __init__(self, address: RedisAddress, timeout: float) -> None:
-        kind: Any = redis.SSLConnection if address.tls else redis.Connection
-        self._connection = kind(
-            **address.settings(),
-            protocol=2,
-            socket_keepalive=True,
-            socket_timeout=timeout,
-            socket_connect_timeout=timeout,
-        )
+def to_master(address: RedisAddress, where: Topology, clock: Clock, timeout: float, *, protocol: int = 2) -> Wire:
+    """Return a new connection to the server that is in charge now, which was asked whether it is."""
+    give_up = clock.now() + int(timeout * SECOND)
+    for hops_left in reversed(range(HOPS)):
+        left = max(0.001, (give_up - clock.now()) / SECOND)
+        node = where.find(left)
         try:
-            self._connection.connect()
-        except redis.AuthenticationError as error:
-            raise explain(f"WRONGPASS {error}", address) from None
-        except redis.TimeoutError:
-            raise StoreUnavailable("redis", f"{address} can't be reached within {timeout:g} s") from None
-        except redis.ConnectionError as error:
-            raise self._unreachable(error, address) from None
-        except redis.RedisError as error:
-            raise explain(str(error), address) from None
-        except OSError as error:
-            raise StoreUnavailable("redis", f"{address} can't be reached: {error.strerror or error}") from None
-        self.socket: socket.socket = self._connection._sock  # noqa: SLF001 - past the command layer
-        self.used_ns = 0
-        self._timeout = 0.0
-        self._in_kernel = not address.tls
-        if self._in_kernel:
-            self.socket.settimeout(None)
-        self._limit(timeout)
-        self._reader = hiredis.Reader(encoding="utf-8", errors="replace")
-        self._idle = select.poll()
-        self._idle.register(self.socket, select.POLLIN)
-        self._decrypted = getattr(self.socket, "pending", int)
-
-    @staticmethod
-    def _unreachable(error: redis.ConnectionError, address: RedisAddress) -> LeaseholdError:
-        text = str(error)
-        if "max number of clients" in text or "LOADING" in text or "loading" in text or "AUTH" in text:
-            return explain(text.replace("Redis is loading", "LOADING"), address)
-        cause = error.__context__ or error
-        why = getattr(cause, "strerror", None) or text
-        return StoreUnavailable("redis", f"{address} can't be reached: {why}")
-
-    def ask(self, request: bytes, timeout: float) -> Any:
-        """Send the request and return the answer; a refusal comes as a `hiredis.ReplyError`, which is no exception here."""
-        if timeout != self._timeout:
-            self._limit(timeout)
-        try:
-            self.socket.sendall(request)
-            return self.receive()
-        except BlockingIOError:
-            raise TimeoutError from None
-
-    def _limit(self, timeout: float) -> None:
-        """Let no sending or receiving take longer. The kernel's own limit saves a system call each time; not with TLS."""
-        self._timeout = timeout
-        if self._in_kernel:
-            whole = int(timeout)
-            limit = struct.pack("ll", whole, max(1, int((timeout - whole) * 1e6)))  # 0 would be no limit at all
-            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
-            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+            wire = Wire(node, address.login, left, protocol=protocol)
+            with wire.opening(left):
+                where.examine(wire.ask(where.question, left), node)
+        except Elsewhere:
+            if not hops_left:
+                raise
+        except StoreUnavailable:
+            if not (where.doubt() and hops_left and clock.now() < give_up):
+                raise
         else:
-            self.socket.settimeout(timeout)
-
-    def receive(self) -> Any:
-        """Return the next answer."""
-        reader = self._reader
-        while (answer := reader.gets()) is False:
-            data = self.socket.recv(RECEIVE)
-            if not data:
-                raise ConnectionResetError("the server closed the connection")
-            reader.feed(data)
-        return answer
-
-    def pending(self, seconds: float) -> bool:
-        """Whether there is something to receive, an end included, within that time. In use, that is bad news."""
-        return bool(self._reader.has_data() or self._decrypted() or self._idle.poll(seconds * 1000))
-
-    def close(self) -> None:
-        """Close it."""
-        self._connection.disconnect()
-
-
-def pack(*words: str | bytes | int) -> bytes:
-    """Return the words as a request."""
-    packed: bytes = hiredis.pack_command(words)  # type: ignore[arg-type] # a tuple of any length
-    return packed
+            return wire
+    raise AssertionError("it returns or raises")
 
 
 class Connections:
-    """The connections of a store, the last one used first."""
+    """Those to the master, the last one used first."""
 
-    def __init__(self, address: RedisAddress, clock: Clock) -> None:
+    def __init__(self, address: RedisAddress, where: Topology, clock: Clock) -> None:
         self._address = address
+        self._where = where
         self._clock = clock
+        self._inspection = Inspection(address)
         self._closed = False
-        self.warned = False
         self.forget()
         _all.add(self)
 
@@ -142,10 +66,11 @@ class Connections:
         self._free = threading.Condition()
         self._open = self._waiting = 0
 
-    def ask(self, request: bytes, timeout: float, *, urgent: bool = False) -> Any:
-        """Send a request over some connection, and return the answer. Raises only errors of ours.
+    def ask(self, request: bytes, timeout: float, *, answers: int = 1, urgent: bool = False) -> Any:
+        """Send a request over some connection, and return the answer, or a list of several.
 
-        It is never sent twice: what became of one without an answer isn't known here.
+        Raises errors of ours; of several answers, only the first one's refusal. It is never sent twice: what became
+        of one without an answer isn't known here.
         """
         idle = self._idle
         try:
@@ -158,9 +83,12 @@ class Connections:
         wire.used_ns = now
         try:
             answer = wire.ask(request, timeout)
+            if answers > 1:
+                answer = [answer, *(wire.receive() for _ in range(answers - 1))]
         except OSError as error:
             self._drop(wire)
-            raise self._silence(error, timeout) from None
+            self.renew()
+            raise silence(error, wire.node, timeout) from None
         except BaseException:
             self._drop(wire)
             raise
@@ -171,22 +99,32 @@ class Connections:
             if self._waiting:
                 with self._free:
                     self._free.notify()
+        first = answer if answers == 1 else answer[0]
+        if type(first) is not list and (text := refusal(first)):
+            raise self._refused(text, wire.node)
         return answer
 
     def renew(self) -> None:
-        """Close what is idle, since another server may answer now."""
-        while self._idle:
-            self._drop(self._idle.pop())
+        """Close what is idle, since another server may be in charge now."""
+        self._where.doubt()
+        self._drop_idle()
 
     def close(self) -> None:
         """Close all; one that is in use is closed by whoever uses it."""
         self._closed = True
-        while self._idle:
-            self._drop(self._idle.pop())
+        self._drop_idle()
         with self._free:
             self._free.notify_all()
 
-    # --- the slow path --------------------------------------------------------------------------------------------
+    # --- inside ---------------------------------------------------------------------------------------------------
+
+    def _refused(self, text: str, node: Node) -> LeaseholdError:
+        error = self._where.refused(text, node)
+        if isinstance(error, Elsewhere):
+            self._drop_idle()
+        elif leads_elsewhere(text):
+            self.renew()
+        return error
 
     def _another(self, spoilt: Wire | None, timeout: float, *, urgent: bool) -> Wire:
         """Return a connection that works: an idle one, or a new one."""
@@ -221,58 +159,14 @@ class Connections:
             raise
 
     def _connect(self, timeout: float) -> Wire:
-        wire = Wire(self._address, timeout)
-        try:
-            self._check(wire, timeout)
-        except OSError as error:
-            wire.close()
-            raise self._silence(error, timeout) from None
-        except BaseException:
-            wire.close()
-            raise
+        wire = to_master(self._address, self._where, self._clock, timeout)
+        with wire.opening(timeout):
+            self._inspection.of(wire, timeout)
         return wire
 
-    def _check(self, wire: Wire, timeout: float) -> None:
-        """Refuse a server on which leases can't be kept."""
-        answer = wire.ask(pack("INFO"), timeout)
-        if isinstance(answer, hiredis.ReplyError):
-            if "NOPERM" not in str(answer):
-                raise explain(str(answer), self._address)
-            self._warn()
-            return
-        facts = dict(line.split(":", 1) for line in answer.splitlines() if ":" in line)
-        if facts.get("redis_mode") == "sentinel":
-            raise ConfigError(f"{self._address} is a Sentinel, which is not supported yet: name the Redis server")
-        version = facts.get("redis_version", "")
-        if tuple(int(part) for part in version.split(".")[:2] if part.isdecimal()) < OLDEST:
-            raise ConfigError(f"Redis at {self._address} has version {version}, and 6.2 is the oldest that works")
-        if facts.get("role") == "slave":
-            raise ConfigError(
-                f"Redis at {self._address} is a replica (of {facts.get('master_host')}:{facts.get('master_port')}): "
-                "leases need the master"
-            )
-        policy = facts.get("maxmemory_policy", "noeviction")
-        if policy != "noeviction":
-            raise ConfigError(
-                f"Redis at {self._address} may drop leases and tokens when memory runs short "
-                f"(maxmemory-policy {policy}): set it to noeviction"
-            )
-
-    def _warn(self) -> None:
-        if not self.warned:
-            self.warned = True
-            import logging  # noqa: PLC0415 - hardly ever needed
-
-            logging.getLogger("leasehold").warning(
-                "this user may not ask Redis at %s for INFO, so nobody has checked that it is a master, and that its "
-                "maxmemory-policy is noeviction",
-                self._address,
-            )
-
-    def _silence(self, error: OSError, timeout: float) -> LeaseholdError:
-        if isinstance(error, TimeoutError):
-            return StoreUnavailable("redis", f"{self._address} didn't answer within {timeout:g} s")
-        return StoreUnavailable("redis", f"the connection to {self._address} broke: {error.strerror or error}")
+    def _drop_idle(self) -> None:
+        while self._idle:
+            self._drop(self._idle.pop())
 
     def _drop(self, wire: Wire) -> None:
         wire.close()
@@ -293,10 +187,3 @@ def _after_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork)
-
-
-def check(answer: Any, address: RedisAddress) -> Any:
-    """Return the answer; raise the error if it is a refusal."""
-    if isinstance(answer, hiredis.ReplyError):
-        raise explain(str(answer), address)
-    return answer

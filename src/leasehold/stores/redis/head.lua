@@ -1,4 +1,4 @@
--- What both scripts begin with: which namespace, and what time it is.
+-- What both scripts begin with: which namespace, what time it is, and how a record is written down.
 --
 -- KEYS[1]  the namespace's token counter; all other keys share its hash tag, and so its slot
 -- ARGV[1]  what the namespace's keys start with
@@ -15,3 +15,9 @@ if ARGV[2] == '' then
 else
     now = tonumber(ARGV[2])
 end
+
+-- A record has a head of fixed layout, and some have a tail: a MessagePack map of what most leases don't need.
+-- The head: PLAIN or TAILED, token, expiry, id, ttl, granted, renewed, renewals, holder, ended, notify, metadata.
+local PLAIN, TAILED = 1, 2
+local HEAD = '<BddHc0ddddHc0Bc0Hc0I4c0'
+local fetched = {} -- by resource: its record as Redis has it, or false

@@ -1,47 +1,89 @@
--- A lone operation that nobody disputes, decided before the rules are set up: that takes longer than this does.
--- Whatever isn't so simple falls through to apply.lua, with nothing changed. After head.lua.
+-- One operation that nobody disputes, decided before the rules are set up: that takes longer than this does.
+-- An acquire of what is free, a renewal or a release of what is held. Whatever isn't so simple goes on to bulk.lua,
+-- with nothing changed. After head.lua.
+
+local KEPT = 60000 -- how long the record of a free resource is kept, in milliseconds
+
+-- Decide about the operation that starts at that field: its new record, for how many milliseconds to keep it, and
+-- what comes of it: the time that it has and, if others are to be told, what happened, the token and the holder.
+-- Nothing at all where it isn't simple. No table is made: most of the time would go into that.
+local function decide(field, packed, floor)
+    local letter, id = ARGV[field], ARGV[field + 2]
+    if letter == 'A' then
+        local token, ttl = math.max(floor, tonumber(ARGV[field + 3])), tonumber(ARGV[field + 5])
+        if packed then
+            local kind, before, expiry, id_length = struct.unpack('<BddH', packed)
+            if kind ~= PLAIN or id_length > 0 or expiry > now then
+                return nil
+            end
+            token = math.max(token, before)
+        end
+        token = math.max(token + 1, now)
+        if token >= 9007199254740992 then
+            return nil
+        end
+        local holder, notify, metadata = ARGV[field + 4], ARGV[field + 7], ARGV[field + 8]
+        local record = struct.pack(
+            HEAD, PLAIN, token, now + ttl, #id, id, ttl, now, now, 0, #holder, holder, 0, '', #notify, notify,
+            #metadata, metadata
+        )
+        return record, KEPT + math.ceil(ttl / 1000), ttl, 'granted', token, holder
+    end
+    if not packed then
+        return nil
+    end
+    local kind, token, expiry, owner, ttl, granted, renewed, renewals, holder, ended, notify, metadata =
+        struct.unpack(HEAD, packed)
+    if kind ~= PLAIN or owner ~= id or now >= expiry then
+        return nil
+    end
+    if letter == 'N' then
+        local asked = tonumber(ARGV[field + 4])
+        expiry = math.max(expiry, now + asked)
+        local record = struct.pack(
+            HEAD, PLAIN, token, expiry, #id, id, ttl == 0 and 0 or math.max(ttl, asked), granted, now, renewals + 1,
+            #holder, holder, #ended, ended, #notify, notify, #metadata, metadata
+        )
+        return record, KEPT + math.ceil((expiry - now) / 1000), expiry - now
+    end
+    if ARGV[field + 3] ~= '' or ARGV[field + 4] ~= '' or granted > now then -- the clock may have been set back
+        return nil
+    end
+    local record = struct.pack(
+        HEAD, PLAIN, token, now, 0, '', ttl, granted, renewed, renewals, #holder, holder, 8, 'released', 0, '',
+        #metadata, metadata
+    )
+    return record, KEPT, 0, 'released', token, holder
+end
 
 local letter = ARGV[3]
-if (letter == 'A' and #ARGV == 11) or (letter == 'L' and #ARGV == 7 and ARGV[6] == '' and ARGV[7] == '') then
+if (letter == 'A' and #ARGV == 11) or ((letter == 'N' or letter == 'L') and #ARGV == 7) then
     local key = prefix .. 'r:' .. ARGV[4]
-    local found = redis.call('MGET', key, KEYS[1])
-    local entry = found[1] and cmsgpack.unpack(found[1])
-    local answer, kind, left
-    local keep = 60000 -- as in apply.lua, in milliseconds
-    if not entry or entry.waiting or entry.children then
-        entry = nil
-    elseif letter == 'A' then
-        local token = math.max(math.max(entry.token or 0, tonumber(found[2] or 0), tonumber(ARGV[10])) + 1, now)
-        if not entry.id and (entry.expiry or 0) <= now and token < 9007199254740992 then
-            kind, left = 'granted', tonumber(ARGV[7])
-            entry = {
-                v = 1, resource = ARGV[4], token = token, id = ARGV[5], holder = ARGV[6], ttl = left,
-                expiry = now + left, granted = now, renewed = now,
-            }
-            if ARGV[9] ~= '' then
-                entry.notify = ARGV[9]
-            end
-            if ARGV[11] ~= '' then
-                entry.metadata = ARGV[11]
-            end
-            redis.call('SET', KEYS[1], string.format('%.0f', token))
-            keep = keep + math.ceil(left / 1000)
-            answer = {1, token, left}
-        end
-    elseif entry.id == ARGV[5] and now < entry.expiry and not entry.parent and not entry.hold_at_least
-        and entry.granted <= now then -- the clock may have been set back
-        kind, left = 'released', 0
-        entry.id, entry.notify, entry.expiry, entry.ended = nil, nil, now, kind
-        keep = keep + math.ceil(((entry.lock_delay or 0) + (entry.grace or 0)) / 1000)
-        answer = {5, 0}
+    local packed, floor
+    if letter == 'A' then
+        local found = redis.call('MGET', key, KEYS[1])
+        packed, floor = found[1], tonumber(found[2] or 0)
+    else
+        packed = redis.call('GET', key)
     end
-    if answer then
-        redis.call('SET', key, cmsgpack.pack(entry), 'PX', string.format('%.0f', keep))
-        local channel = prefix .. 'events'
-        if redis.call('PUBSUB', 'NUMSUB', channel)[2] > 0 then
-            local token, at, ttl = string.format('%.0f', entry.token), string.format('%.0f', now), string.format('%.0f', left)
-            redis.call('PUBLISH', channel, cjson.encode({{kind, ARGV[4], token, entry.holder, at, ttl}}))
+    if packed then
+        local record, life, time, happened, token, holder = decide(3, packed, floor)
+        if record then
+            if letter == 'A' then
+                redis.call('SET', KEYS[1], string.format('%.0f', token))
+            end
+            redis.call('SET', key, record, 'PX', string.format('%.0f', life))
+            if happened and redis.call('PUBSUB', 'NUMSUB', prefix .. 'events')[2] > 0 then
+                redis.call('PUBLISH', prefix .. 'events', cjson.encode({{
+                    happened, ARGV[4], string.format('%.0f', token), holder, string.format('%.0f', now),
+                    string.format('%.0f', time),
+                }}))
+            end
+            if letter == 'A' then
+                return {1, token, time}
+            end
+            return {letter == 'N' and 3 or 5, time}
         end
-        return answer
     end
+    fetched[ARGV[4]] = packed
 end

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from hashlib import sha1
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-import hiredis
-
-from leasehold.stores.redis.connection import check, pack
-from leasehold.stores.redis.trouble import leads_elsewhere
+from leasehold.stores.redis.trouble import Elsewhere, NoScript
+from leasehold.stores.redis.wire import pack
 
 if TYPE_CHECKING:
-    from leasehold.stores.redis.address import RedisAddress
     from leasehold.stores.redis.connection import Connections
+
+ATTEMPTS_LEFT: Final = (3, 2, 1, 0)
 
 
 def source(*names: str) -> str:
@@ -24,25 +23,21 @@ def source(*names: str) -> str:
 
 
 class Script:
-    """Runs it with the keys and arguments given, and loads it where the server has it no more."""
+    """Runs it, and loads it where the server has it no more."""
 
-    def __init__(self, connections: Connections, address: RedisAddress, *names: str) -> None:
+    def __init__(self, connections: Connections, *names: str) -> None:
         self._connections = connections
-        self._address = address
         self._text = source(*names)
         self.sha = sha1(self._text.encode(), usedforsecurity=False).hexdigest()
 
-    def run(self, words: tuple[str, ...], timeout: float, *, urgent: bool = False) -> Any:
-        """Return what the script returns. Raises errors of ours."""
-        request = pack("EVALSHA", self.sha, *words)
-        answer = self._connections.ask(request, timeout, urgent=urgent)
-        if type(answer) is list:
-            return answer
-        if isinstance(answer, hiredis.ReplyError) and str(answer).startswith("NOSCRIPT"):
-            # It wasn't there, so nothing was done: this is the one request that may be sent again.
-            loaded = self._connections.ask(pack("SCRIPT", "LOAD", self._text), timeout, urgent=urgent)
-            check(loaded, self._address)
-            answer = self._connections.ask(request, timeout, urgent=urgent)
-        if isinstance(answer, hiredis.ReplyError) and leads_elsewhere(str(answer)):
-            self._connections.renew()
-        return check(answer, self._address)
+    def run(self, request: bytes, timeout: float, *, answers: int = 1, urgent: bool = False) -> Any:
+        """Return what comes of the request, whose first word calls the script by its hash. Raises errors of ours."""
+        for attempts_left in ATTEMPTS_LEFT:
+            try:
+                return self._connections.ask(request, timeout, answers=answers, urgent=urgent)
+            except (NoScript, Elsewhere) as nothing_done:  # so it may be sent again
+                if not attempts_left:
+                    raise
+                if isinstance(nothing_done, NoScript):
+                    self._connections.ask(pack("SCRIPT", "LOAD", self._text), timeout, urgent=urgent)
+        raise AssertionError("it returns or raises")

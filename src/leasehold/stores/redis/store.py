@@ -1,4 +1,4 @@
-"""``redis://`` and ``rediss://``: leases for all hosts that reach one Redis or Valkey server.
+"""``redis://``, ``redis+sentinel://`` and ``redis+cluster://``: leases for all hosts that reach a Redis or Valkey server.
 
 It can't promise that a grant survives a failover: a replica that takes over may not have received it. Nor can it know
 when the server's clock is set forward. Tokens go on rising, so guard the writes with them.
@@ -8,9 +8,10 @@ Decisions are made in the server, by the scripts beside this module, and one cal
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
-from leasehold.core.clock import MICROSECOND
+from leasehold.core.clock import MICROSECOND, MILLISECOND
 from leasehold.core.lease import Contender, Record, decode_metadata
 from leasehold.core.ops import (
     Acquire,
@@ -37,45 +38,55 @@ if TYPE_CHECKING:
     from leasehold.stores.base import StoreURL
     from leasehold.stores.redis.subscription import RedisSubscription
 
-PLAIN_FROM = Acquire._fields.index("parent")
-PLAIN = Acquire("", "", "", 0)[PLAIN_FROM:]
-"""What an acquire has there that has no parent, no grace and the like."""
 PAGE = 500
 """Names that one call of a scan looks at: others get their turn in between."""
 RECORD_FIELDS = 18
+APPLY = ("head.lua", "quick.lua", "index.lua", "bulk.lua", "table.lua", "apply.lua")
+READ = ("head.lua", "table.lua", "read.lua")
 
 
 class RedisStore:
-    """Leases on one server."""
+    """Leases on one server at a time: the master, wherever it is."""
 
     guarantees = Guarantees(
         store="redis",
         clock="the server's wall clock (TIME)",
         drift=0.10,
         tokens="increase while the server keeps its data, and beyond that by its wall clock",
-        failover="a grant may be lost when a replica takes over that had not received it; tokens go on by the server's clock",
+        failover=(
+            "followed (Sentinel, Cluster); a grant may be lost when a replica takes over that had not received it, "
+            "which ?replicas= makes less likely; tokens go on by the server's clock"
+        ),
         waiting_order="strict",
         platforms="Redis 6.2 or newer, Valkey; noeviction",
         capabilities=(
             Capability.CROSS_PROCESS | Capability.CROSS_HOST | Capability.DURABLE | Capability.PUSH | Capability.WATCH
         ),
         not_promised="exclusion over a failover, a restart that loses data, or a step of the server's clock forward",
+        min_ttl_ns=100 * MILLISECOND,  # the first call connects, and may have to ask for the way before that
     )
 
     def __init__(self, url: StoreURL, clock: Clock) -> None:
         # These need redis-py, and what is declared above must be readable without it.
         from leasehold.stores.redis.address import RedisAddress  # noqa: PLC0415
         from leasehold.stores.redis.connection import Connections  # noqa: PLC0415
+        from leasehold.stores.redis.replication import Replication  # noqa: PLC0415
+        from leasehold.stores.redis.request import Requests  # noqa: PLC0415
         from leasehold.stores.redis.script import Script  # noqa: PLC0415
+        from leasehold.stores.redis.topology import topology  # noqa: PLC0415
 
-        self._address = RedisAddress(url)
-        self.url = self._address.url(url)
+        self._address = address = RedisAddress(url)
+        self.url = address.url(url)
         self._clock = clock
-        self._connections = Connections(self._address, clock)
         self._prefix = f"{{leasehold:{url.namespace}}}:"
-        self._first = ("1", f"{self._prefix}token", self._prefix)
-        self._applying = Script(self._connections, self._address, "head.lua", "quick.lua", "table.lua", "apply.lua")
-        self._reading = Script(self._connections, self._address, "head.lua", "table.lua", "read.lua")
+        counter = f"{self._prefix}token"
+        self._where = topology(address, counter, clock)
+        self._connections = Connections(address, self._where, clock)
+        self._applying = Script(self._connections, *APPLY)
+        self._reading = Script(self._connections, *READ)
+        self._requests = Requests("EVALSHA", self._applying.sha, "1", counter, self._prefix)
+        self._questions = Requests("EVALSHA", self._reading.sha, "1", counter, self._prefix)
+        self._replication = Replication(address, self._prefix) if address.replicas else None
         self._now_us: Callable[[], int] | None = None
         """For tests: the time that the server is to use."""
 
@@ -88,11 +99,12 @@ class RedisStore:
         """Carry out the operations in one call."""
         if not ops:
             return []
-        words = [*self._first, "" if self._now_us is None else str(self._now_us())]
-        for op in ops:
-            words += _words(op)
+        request = self._requests.of(ops, self._time())
+        urgent = type(ops[0]) is Renew
         try:
-            answers = self._applying.run(tuple(words), timeout, urgent=type(ops[0]) is Renew)
+            if self._replication is not None and self._replication.concerns(ops):
+                return self._replicated(ops, request, timeout, urgent=urgent)
+            answers = self._applying.run(request, timeout, urgent=urgent)
         except LeaseholdError as error:
             return [Unknown(error)] * len(ops)
         return _outcomes(ops, answers)
@@ -128,7 +140,7 @@ class RedisStore:
         """Be told, over a connection of its own."""
         from leasehold.stores.redis.subscription import RedisSubscription  # noqa: PLC0415 - as above
 
-        return RedisSubscription(self._address, self._clock, self._prefix, prefix)
+        return RedisSubscription(self._address, self._where, self._clock, self._prefix, prefix)
 
     def close(self) -> None:
         """Close the connections."""
@@ -136,44 +148,33 @@ class RedisStore:
 
     # --- inside ---------------------------------------------------------------------------------------------------
 
+    def _replicated(self, ops: Sequence[Op], request: bytes, timeout: float, *, urgent: bool) -> list[Outcome]:
+        """Carry out the operations; a grant or renewal that too few replicas have doesn't count."""
+        replication = self._replication
+        assert replication is not None
+        answers, *acknowledged = self._applying.run(
+            request + replication.request(timeout), timeout, answers=1 + replication.ANSWERS, urgent=urgent
+        )
+        outcomes = _outcomes(ops, answers)
+        shortage = replication.shortage(acknowledged, timeout)
+        if shortage is None:
+            return outcomes
+        undo = [
+            Release(op.resource, op.lease_id, abandon=True)
+            for op, outcome in zip(ops, outcomes, strict=True)
+            if type(op) is Acquire and type(outcome) is Granted
+        ]
+        if undo:
+            with contextlib.suppress(LeaseholdError):  # then they run out by themselves
+                self._applying.run(self._requests.of(undo, self._time()), timeout / 2)
+        return [Unknown(shortage) if type(o) in (Granted, Renewed) else o for o in outcomes]
+
     def _read(self, words: tuple[str, ...], timeout: float) -> list[Any]:
-        now = "" if self._now_us is None else str(self._now_us())
-        answers: list[Any] = self._reading.run((*self._first, now, *words), timeout)
+        answers: list[Any] = self._reading.run(self._questions.words(self._time(), *words), timeout)
         return answers
 
-
-def _us(ns: int) -> str:
-    """Return microseconds: rounded up, so that nothing becomes nothing."""
-    return str(-(-ns // MICROSECOND))
-
-
-def _words(op: Op) -> tuple[str, ...]:
-    """Return the operation as the script takes it."""
-    kind = type(op)
-    if kind is Acquire:
-        plain = op[PLAIN_FROM:] == PLAIN
-        words = (
-            "A" if plain else "X", op.resource, op.lease_id, op.holder, _us(op.ttl_ns),  # type: ignore[union-attr]
-            "1" if op.queue else "", op.notify, str(op.seen_token), op.metadata,  # type: ignore[union-attr]
-        )  # fmt: skip
-        return words if plain else words + _extras(op)  # type: ignore[arg-type]
-    if kind is Renew:
-        return ("N", op.resource, op.lease_id, str(op.token), _us(op.ttl_ns))  # type: ignore[union-attr]
-    if kind is Release:
-        return ("L", op.resource, op.lease_id, op.successor or "", "1" if op.abandon else "")  # type: ignore[union-attr]
-    return ("V", op.resource, "1" if op.force else "", "" if op.token is None else str(op.token))  # type: ignore[union-attr]
-
-
-def _extras(op: Acquire) -> tuple[str, ...]:
-    parent, token = op.parent or ("", 0)
-    return (
-        parent,
-        str(token),
-        _us(op.soft_ns),
-        _us(op.grace_ns),
-        _us(op.lock_delay_ns),
-        _us(op.hold_at_least_ns),
-    )
+    def _time(self) -> str:
+        return "" if self._now_us is None else str(self._now_us())
 
 
 def _outcomes(ops: Sequence[Op], answers: list[Any]) -> list[Outcome]:

@@ -2,6 +2,10 @@
 
 Nothing is kept for a client that isn't connected. It finds its way back by itself, and then says that it may have
 missed something.
+
+The script that calls somebody goes by how many hear it on its own server. So one listens to the master itself, in a
+Cluster too, where others would pass the word on; and asks it from time to time whether it still is the master. The
+third version of the protocol allows for questions while listening.
 """
 
 from __future__ import annotations
@@ -13,18 +17,23 @@ import socket
 import threading
 from typing import TYPE_CHECKING, Any
 
+from hiredis import PushNotification
+
 from leasehold.core.clock import SECOND
 from leasehold.core.ops import Event, EventKind, Notice, Summons
 from leasehold.errors import LeaseholdError, StoreUnavailable
-from leasehold.stores.redis.connection import Wire, check, pack
+from leasehold.stores.redis.connection import to_master
+from leasehold.stores.redis.wire import check, pack
 
 if TYPE_CHECKING:
     from leasehold.core.clock import Clock
     from leasehold.stores.redis.address import RedisAddress
+    from leasehold.stores.redis.topology import Topology
+    from leasehold.stores.redis.wire import Wire
 
 CONNECT_TIMEOUT = 1.0
-PING_AFTER = 5.0
-"""Seconds of silence after which the server is asked whether it is there, and that it then has to answer."""
+ASK_EVERY = 2.0
+"""Seconds after which the server is asked again whether it is the master; it has as many to answer."""
 FIRST_PAUSE = 0.02
 LONGEST_PAUSE = 1.0
 
@@ -32,8 +41,9 @@ LONGEST_PAUSE = 1.0
 class RedisSubscription:
     """A connection in subscribed mode."""
 
-    def __init__(self, address: RedisAddress, clock: Clock, keys: str, prefix: str | None) -> None:
+    def __init__(self, address: RedisAddress, where: Topology, clock: Clock, keys: str, prefix: str | None) -> None:
         self._server = address
+        self._where = where
         self._clock = clock
         self._name = os.urandom(8).hex()
         self._prefix = prefix
@@ -44,8 +54,8 @@ class RedisSubscription:
         self._news: list[Event | Notice] = []
         self._closed = threading.Event()
         self._pause = FIRST_PAUSE
-        self._pinged = False
-        self._heard_ns = 0
+        self._asked_ns = 0
+        self._answered = True
         with contextlib.suppress(StoreUnavailable):
             self._connect()  # else it is found by whoever listens; until then waiters come at the known times
 
@@ -84,20 +94,12 @@ class RedisSubscription:
                 wire.socket.shutdown(socket.SHUT_RDWR)  # wakes the listener up, which finds it closed
 
     def _connect(self) -> None:
-        wire = Wire(self._server, CONNECT_TIMEOUT)
-        try:
-            answer = wire.ask(pack("SUBSCRIBE", *self._channels), CONNECT_TIMEOUT)
+        wire = to_master(self._server, self._where, self._clock, CONNECT_TIMEOUT, protocol=3)
+        with wire.opening(CONNECT_TIMEOUT):
+            check(wire.ask(pack("SUBSCRIBE", *self._channels), CONNECT_TIMEOUT), wire.node)
             for _ in self._channels[1:]:
-                check(answer, self._server)
-                answer = wire.receive()
-            check(answer, self._server)
-        except OSError as error:
-            wire.close()
-            raise StoreUnavailable("redis", f"{self._server} doesn't answer: {error}") from None
-        except BaseException:
-            wire.close()
-            raise
-        self._heard()
+                check(wire.receive(), wire.node)
+        self._asked_ns, self._answered = self._clock.now(), True
         self._wire = wire
 
     def _found_again(self, left: float) -> bool:
@@ -115,25 +117,21 @@ class RedisSubscription:
 
     def _listen(self, wire: Wire, left: float) -> None:
         """Take in what is there, or comes within that time."""
-        if wire.pending(min(left, PING_AFTER)):
-            self._take(wire.receive())
+        if not wire.pending(0) and (self._clock.now() - self._asked_ns) / SECOND >= ASK_EVERY:
+            if not self._answered:
+                raise TimeoutError
+            wire.send(self._where.question)
+            self._asked_ns, self._answered = self._clock.now(), False
+        if wire.pending(min(left, ASK_EVERY)):
+            self._take(wire.receive(), wire)
             while wire.pending(0):
-                self._take(wire.receive())
+                self._take(wire.receive(), wire)
+
+    def _take(self, answer: Any, wire: Wire) -> None:
+        if not isinstance(answer, PushNotification):
+            self._answered = True
+            self._where.examine(answer, wire.node)
             return
-        silent = (self._clock.now() - self._heard_ns) / SECOND
-        if silent >= 2 * PING_AFTER and self._pinged:
-            raise TimeoutError
-        if silent >= PING_AFTER and not self._pinged:
-            self._pinged = True
-            wire.socket.sendall(pack("PING"))
-
-    def _heard(self) -> None:
-        self._heard_ns = self._clock.now()
-        self._pinged = False
-
-    def _take(self, answer: Any) -> None:
-        self._heard()
-        check(answer, self._server)
         if answer[0] != "message":
             return
         said = json.loads(answer[2])

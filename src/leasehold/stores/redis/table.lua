@@ -3,7 +3,7 @@
 
 local MAX_DEPTH = 8
 
--- A record keeps only what differs from this. No id: nobody can renew it.
+-- What an entry has where nobody said otherwise. No id: nobody can renew it.
 local DEFAULTS = {__index = {
     token = 0, id = '', holder = '', ttl = 0, expiry = 0, granted = 0, renewed = 0, renewals = 0, metadata = '',
     notify = '', parent = '', parent_token = 0, soft = 0, grace = 0, lock_delay = 0, hold_at_least = 0, ended = '',
@@ -18,13 +18,22 @@ local function load(resource)
     if entry then
         return entry
     end
-    local packed = redis.call('GET', prefix .. 'r:' .. resource)
+    local packed = fetched[resource]
+    if packed == nil then
+        packed = redis.call('GET', prefix .. 'r:' .. resource)
+    end
+    entry = {}
     if packed then
         stored[resource] = true
-        entry = cmsgpack.unpack(packed)
-    else
-        entry = {v = 1, resource = resource}
+        local head = {struct.unpack(HEAD, packed)}
+        if head[1] == TAILED then
+            entry = cmsgpack.unpack(string.sub(packed, head[13]))
+        end
+        entry.token, entry.expiry, entry.id, entry.ttl = head[2], head[3], head[4], head[5]
+        entry.granted, entry.renewed, entry.renewals, entry.holder = head[6], head[7], head[8], head[9]
+        entry.ended, entry.notify, entry.metadata = head[10], head[11], head[12]
     end
+    entry.resource = resource
     setmetatable(entry, DEFAULTS)
     entries[resource] = entry
     return entry

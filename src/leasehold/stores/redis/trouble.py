@@ -9,15 +9,16 @@ from leasehold.errors import ConfigError, StoreUnavailable
 
 if TYPE_CHECKING:
     from leasehold.errors import LeaseholdError
-    from leasehold.stores.redis.address import RedisAddress
+    from leasehold.stores.redis.address import Node
 
+CLUSTERED: Final = "is part of a Cluster: write redis+cluster:// (or rediss+cluster://) in the URL"
+MOVING: Final = "is moving the namespace's slot, and can't serve it until that is done"
 NEEDS_SETTLING: Final = {
     "NOAUTH": "wants a password, and the URL has none",
     "WRONGPASS": "refuses the user name or password",
     "NOPERM": "doesn't permit it to this user",
-    "MOVED": "is part of a Cluster, which is not supported yet",
-    "ASK": "is part of a Cluster, which is not supported yet",
-    "CROSSSLOT": "is part of a Cluster, which is not supported yet",
+    "MOVED": CLUSTERED,
+    "CROSSSLOT": CLUSTERED,
     "DENIED": "is in protected mode, and takes local connections only",
 }
 """These don't go away by themselves."""
@@ -28,30 +29,43 @@ PASSES: Final = {
     "OOM": "is out of memory (maxmemory)",
     "MASTERDOWN": "is a replica that has lost its master",
     "CLUSTERDOWN": "belongs to a Cluster that is down",
+    "cluster is down": "belongs to a Cluster that is down",
     "MISCONF": "can't save to disk, and takes no writes until it can",
     "NOREPLICAS": "has too few replicas to take writes (min-replicas-to-write)",
     "BUSY": "is busy with somebody's script",
-    "TRYAGAIN": "is moving keys",
+    "ASK": MOVING,
+    "TRYAGAIN": MOVING,
+    "non local key": MOVING,
     "max number of clients": "has as many clients as it takes (maxclients)",
 }
-LEAVE: Final = ("READONLY", "MASTERDOWN", "LOADING")
-"""After these another server may answer at the same address: connect anew."""
+LEAVE: Final = ("READONLY", "MASTERDOWN", "LOADING", "CLUSTERDOWN")
+"""After these another server may be in charge: connect anew."""
 
 _WORDS: Final = re.compile("|".join(rf"\b{word}\b" for word in (*NEEDS_SETTLING, *PASSES)))
 
 
-def explain(text: str, address: RedisAddress) -> LeaseholdError:
+class NoScript(StoreUnavailable):
+    """The server doesn't have the script, so it has done nothing."""
+
+
+class Elsewhere(StoreUnavailable):
+    """The server has done nothing, since another one is in charge, and it is known which."""
+
+
+def explain(text: str, node: Node) -> LeaseholdError:
     """Return the error for what the server answered."""
+    if text.startswith("NOSCRIPT"):
+        return NoScript("redis", f"{node} doesn't have the script")
     found = _WORDS.search(text[:200])
     if found is None:
         if "AUTH" in text or "password" in text.lower():
-            return ConfigError(f"Redis at {address} refuses the user name or password")
-        return StoreUnavailable("redis", f"{address} answers: {text[:200]}")
+            return ConfigError(f"Redis at {node} refuses the user name or password")
+        return StoreUnavailable("redis", f"{node} answers: {text[:200]}")
     word = found[0]
     if word in NEEDS_SETTLING:
         what = f": {text[:200]}" if word == "NOPERM" else ""
-        return ConfigError(f"Redis at {address} {NEEDS_SETTLING[word]}{what}")
-    return StoreUnavailable("redis", f"{address} {PASSES[word]}")
+        return ConfigError(f"Redis at {node} {NEEDS_SETTLING[word]}{what}")
+    return StoreUnavailable("redis", f"{node} {PASSES[word]}")
 
 
 def leads_elsewhere(text: str) -> bool:

@@ -1,0 +1,134 @@
+"""Operations as the script takes them, in Redis's protocol, ready to be sent.
+
+The protocol is a count of words, and each word with its length before it. It is written here and not by a library
+since most of a request is always the same, and kept ready. Text is put together with a character for each byte.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from leasehold.core.clock import MICROSECOND
+from leasehold.core.ops import Acquire, Release, Renew, Revoke
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from leasehold.core.ops import Op
+
+REMEMBERED: Final = 256
+"""How many different terms of acquires are kept ready."""
+PLAIN_FROM: Final = 8
+"""The place of an acquire's ``parent``."""
+PLAIN: Final = Acquire("", "", "", 0)[PLAIN_FROM:]
+"""What an acquire has from there on that has no parent, no grace and the like."""
+WORDS: Final = {Acquire: 9, Release: 5, Renew: 5, Revoke: 4}
+EXTRA_WORDS: Final = 6
+YES: Final = "$1\r\n1\r\n"
+NO: Final = "$0\r\n\r\n"
+BYTEWISE: Final = "latin-1"
+
+
+class Requests:
+    """Makes the requests of one store, which all begin with the same words."""
+
+    def __init__(self, *first: str) -> None:
+        self._first = "".join(map(_word, first))
+        self._count = len(first)
+        self._terms: dict[tuple[str, int, bool, str, str], str] = {}
+        self._alone = {kind: f"*{self._count + 1 + WORDS[kind]}\r\n{self._first}{NO}" for kind in WORDS}
+
+    def of(self, ops: Sequence[Op], now: str = "") -> bytes:
+        """Return the request for these operations; with a time to go by, in tests."""
+        if len(ops) == 1 and not now:
+            op = ops[0]
+            kind = type(op)
+            if kind is Acquire and op[PLAIN_FROM:] == PLAIN:
+                return _bytes(self._alone[kind] + self._acquire(op, "A"))  # type: ignore[arg-type]
+            if kind is Release:
+                return _bytes(self._alone[kind] + _release(op))  # type: ignore[arg-type]
+        words = self._count + 1
+        parts = [_word(now)]
+        for op in ops:
+            kind = type(op)
+            words += WORDS[kind]
+            if kind is Acquire:
+                if op[PLAIN_FROM:] == PLAIN:
+                    parts.append(self._acquire(op, "A"))  # type: ignore[arg-type]
+                else:
+                    words += EXTRA_WORDS
+                    parts.append(self._acquire(op, "X") + _extras(op))  # type: ignore[arg-type]
+            elif kind is Release:
+                parts.append(_release(op))  # type: ignore[arg-type]
+            elif kind is Renew:
+                parts.append(_renew(op))  # type: ignore[arg-type]
+            else:
+                parts.append(_revoke(op))  # type: ignore[arg-type]
+        return _bytes(f"*{words}\r\n{self._first}{''.join(parts)}")
+
+    def words(self, *words: str) -> bytes:
+        """Return a request with just these words after those that are always the same."""
+        return _bytes(f"*{self._count + len(words)}\r\n{self._first}{''.join(map(_word, words))}")
+
+    def _acquire(self, op: Acquire, letter: str) -> str:
+        resource, lease_id, holder, ttl_ns, queue, notify, seen_token, metadata = op[:PLAIN_FROM]
+        terms = self._terms.get((holder, ttl_ns, queue, notify, metadata)) or self._remember(op)
+        seen = str(seen_token)
+        if not (resource.isascii() and lease_id.isascii()):
+            resource, lease_id = _bytewise(resource), _bytewise(lease_id)
+        return (
+            f"$1\r\n{letter}\r\n${len(resource)}\r\n{resource}\r\n${len(lease_id)}\r\n{lease_id}\r\n"
+            f"${len(seen)}\r\n{seen}\r\n{terms}"
+        )
+
+    def _remember(self, op: Acquire) -> str:
+        """Keep ready what many acquires of one client have in common."""
+        terms = f"{_word(op.holder)}{_us(op.ttl_ns)}{YES if op.queue else NO}{_word(op.notify)}{_word(op.metadata)}"
+        if len(self._terms) >= REMEMBERED:
+            self._terms.clear()
+        self._terms[op.holder, op.ttl_ns, op.queue, op.notify, op.metadata] = terms
+        return terms
+
+
+def _extras(op: Acquire) -> str:
+    parent, token = op.parent or ("", 0)
+    times = map(_us, (op.soft_ns, op.grace_ns, op.lock_delay_ns, op.hold_at_least_ns))
+    return f"{_word(parent)}{_word(str(token))}{''.join(times)}"
+
+
+def _release(op: Release) -> str:
+    resource, lease_id, successor, abandon = op
+    if not (resource.isascii() and lease_id.isascii()):
+        resource, lease_id = _bytewise(resource), _bytewise(lease_id)
+    return (
+        f"$1\r\nL\r\n${len(resource)}\r\n{resource}\r\n${len(lease_id)}\r\n{lease_id}\r\n"
+        f"{_word(successor) if successor else NO}{YES if abandon else NO}"
+    )
+
+
+def _renew(op: Renew) -> str:
+    return f"$1\r\nN\r\n{_word(op.resource)}{_word(op.lease_id)}{_word(str(op.token))}{_us(op.ttl_ns)}"
+
+
+def _revoke(op: Revoke) -> str:
+    token = NO if op.token is None else _word(str(op.token))
+    return f"$1\r\nV\r\n{_word(op.resource)}{YES if op.force else NO}{token}"
+
+
+def _word(text: str) -> str:
+    if not text.isascii():
+        text = _bytewise(text)
+    return f"${len(text)}\r\n{text}\r\n"
+
+
+def _bytewise(text: str) -> str:
+    return text.encode().decode(BYTEWISE)
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode() if text.isascii() else text.encode(BYTEWISE)
+
+
+def _us(ns: int) -> str:
+    """Return microseconds: rounded up, so that nothing becomes nothing."""
+    return _word(str(-(-ns // MICROSECOND)))

@@ -1,0 +1,166 @@
+"""One connection to one server. redis-py makes it (names, TLS, logging in); requests go over the bare socket.
+
+redis-py's command layer takes as long as the round trip.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import struct
+from typing import TYPE_CHECKING, Any, Final
+
+import hiredis
+import redis
+
+from leasehold.errors import StoreUnavailable
+from leasehold.stores.redis.trouble import explain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from leasehold.errors import LeaseholdError
+    from leasehold.stores.redis.address import Login, Node
+
+RECEIVE: Final = 16384
+
+
+class Wire:
+    """A connection. Any error but the server's own refusal makes it useless: a late answer would go astray."""
+
+    def __init__(self, node: Node, login: Login, timeout: float, *, protocol: int = 2) -> None:
+        kind: Any = redis.SSLConnection if login.tls else redis.Connection
+        self.node = node
+        self._connection = kind(
+            host=node.host,
+            port=node.port,
+            **login.settings,
+            protocol=protocol,
+            socket_keepalive=True,
+            socket_timeout=timeout,
+            socket_connect_timeout=timeout,
+        )
+        try:
+            self._connection.connect()
+        except redis.AuthenticationError as error:
+            raise explain(f"WRONGPASS {error}", node) from None
+        except redis.TimeoutError:
+            raise StoreUnavailable("redis", f"{node} can't be reached within {timeout:g} s") from None
+        except redis.ConnectionError as error:
+            raise _unreachable(error, node) from None
+        except redis.RedisError as error:
+            raise explain(str(error), node) from None
+        except OSError as error:
+            raise StoreUnavailable("redis", f"{node} can't be reached: {error.strerror or error}") from None
+        self.socket: socket.socket = self._connection._sock  # noqa: SLF001 - past the command layer
+        self.used_ns = 0
+        self._timeout = 0.0
+        self._in_kernel = not login.tls
+        if self._in_kernel:
+            self.socket.settimeout(None)
+        self._limit(timeout)
+        self._reader = hiredis.Reader(encoding="utf-8", errors="replace")
+        self._idle = select.poll()
+        self._idle.register(self.socket, select.POLLIN)
+        self._decrypted = getattr(self.socket, "pending", int)
+
+    @contextlib.contextmanager
+    def opening(self, timeout: float) -> Iterator[None]:
+        """Close it if what is said over it in the beginning fails. Raises errors of ours."""
+        try:
+            yield
+        except OSError as error:
+            self.close()
+            raise silence(error, self.node, timeout) from None
+        except BaseException:
+            self.close()
+            raise
+
+    def ask(self, request: bytes, timeout: float) -> Any:
+        """Send the request and return the first answer; a refusal is a `hiredis.ReplyError`, returned and not raised."""
+        if timeout != self._timeout:
+            self._limit(timeout)
+        try:
+            self.socket.sendall(request)
+            data = self.socket.recv(RECEIVE)
+        except BlockingIOError:
+            raise TimeoutError from None
+        if data:
+            self._reader.feed(data)
+            if (answer := self._reader.gets()) is not False:  # as a rule all of it comes at once
+                return answer
+        return self.receive()
+
+    def send(self, request: bytes) -> None:
+        """Send without waiting for an answer."""
+        try:
+            self.socket.sendall(request)
+        except BlockingIOError:
+            raise TimeoutError from None
+
+    def receive(self) -> Any:
+        """Return the next answer."""
+        reader = self._reader
+        while (answer := reader.gets()) is False:
+            try:
+                data = self.socket.recv(RECEIVE)
+            except BlockingIOError:
+                raise TimeoutError from None
+            if not data:
+                raise ConnectionResetError("the server closed the connection")
+            reader.feed(data)
+        return answer
+
+    def pending(self, seconds: float) -> bool:
+        """Whether there is something to receive, an end included, within that time. In use, that is bad news."""
+        return bool(self._reader.has_data() or self._decrypted() or self._idle.poll(seconds * 1000))
+
+    def close(self) -> None:
+        """Close it."""
+        self._connection.disconnect()
+
+    def _limit(self, timeout: float) -> None:
+        """Let no sending or receiving take longer. The kernel's own limit saves a system call each time; not with TLS."""
+        self._timeout = timeout
+        if self._in_kernel:
+            whole = int(timeout)
+            limit = struct.pack("ll", whole, max(1, int((timeout - whole) * 1e6)))  # 0 would be no limit at all
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+        else:
+            self.socket.settimeout(timeout)
+
+
+def _unreachable(error: redis.ConnectionError, node: Node) -> LeaseholdError:
+    text = str(error)
+    if "max number of clients" in text or "LOADING" in text or "loading" in text or "AUTH" in text:
+        return explain(text.replace("Redis is loading", "LOADING"), node)
+    cause = error.__context__ or error
+    why = getattr(cause, "strerror", None) or text
+    return StoreUnavailable("redis", f"{node} can't be reached: {why}")
+
+
+def pack(*words: str | bytes | int) -> bytes:
+    """Return the words as a request."""
+    packed: bytes = hiredis.pack_command(words)  # type: ignore[arg-type] # a tuple of any length
+    return packed
+
+
+def refusal(answer: Any) -> str:
+    """Return what the server says where it refuses; else nothing."""
+    return str(answer) if type(answer) is hiredis.ReplyError else ""
+
+
+def check(answer: Any, node: Node) -> Any:
+    """Return the answer; raise the error if it is a refusal."""
+    if isinstance(answer, hiredis.ReplyError):
+        raise explain(str(answer), node)
+    return answer
+
+
+def silence(error: OSError, node: Node, timeout: float) -> LeaseholdError:
+    """Return the error for a request that had no answer."""
+    if isinstance(error, TimeoutError):
+        return StoreUnavailable("redis", f"{node} didn't answer within {timeout:g} s")
+    return StoreUnavailable("redis", f"the connection to {node} broke: {error.strerror or error}")

@@ -1,0 +1,165 @@
+"""Stories of operations, and time that passes between them, for comparing a store with the memory store.
+
+Memory applies the rules and nothing else, so it is the model: whatever a story asks, and however it is packed into
+calls, both must give the same answers, show the same records, and say the same to those who listen.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import strategies as st
+
+from leasehold.core.clock import MILLISECOND, SECOND
+from leasehold.core.lease import TOKEN_LIMIT
+from leasehold.core.ops import Acquire, Event, Granted, Notice, Release, Renew, Revoke, Unknown
+from leasehold.testing.clock import FakeClock
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from leasehold.core.lease import Record
+    from leasehold.core.ops import Op, Outcome
+    from leasehold.stores.base import Subscription
+
+MS = MILLISECOND
+RESOURCES = ("x", "y", "y/z", "é/\U0001f512")
+HERE = "here"
+"""Stands for the address of the subscription, which each store draws for itself."""
+
+# Uneven, so that operations meet: most of them are about one lease on one resource.
+names = st.sampled_from([*["x"] * 5, *RESOURCES])
+ids = st.sampled_from(["A", "A", "A", "A", "B", "C"])
+ttls = st.sampled_from([50 * MS, SECOND, 10 * SECOND])
+rarely = st.sampled_from([0, 0, 0, 0, 80 * MS, 2 * SECOND])
+seen = st.sampled_from([0, 0, 0, 0, 5, 1_700_000_050_000_000, TOKEN_LIMIT - 1])
+
+# Tokens aren't known in advance, so a parent, a renewal and a revocation say how far from the latest they are.
+parents = st.none() | st.none() | st.none() | st.tuples(names, st.sampled_from([0, 0, 0, -1]))
+plain = st.builds(lambda name, lease_id, ttl: Acquire(name, lease_id, "h-" + lease_id, ttl), names, ids, ttls)
+acquires = st.builds(
+    Acquire,
+    resource=names,
+    lease_id=ids,
+    holder=ids.map("h-{}".format),
+    ttl_ns=ttls,
+    queue=st.booleans(),
+    notify=st.sampled_from(["", HERE]),
+    seen_token=seen,
+    metadata=st.sampled_from(["", '{"a":"ü"}']),
+    parent=parents,
+    soft_ns=rarely,
+    grace_ns=rarely,
+    lock_delay_ns=rarely,
+    hold_at_least_ns=rarely,
+)
+children = st.builds(lambda op, ttl: op._replace(ttl_ns=ttl) if op.parent else op, acquires, ttls | st.just(0))
+queueing = acquires.map(lambda op: op._replace(queue=True, parent=None, seen_token=0))
+releases = st.builds(Release, names, ids, st.sampled_from([None, None, None, "h-A"]), st.booleans())
+renewals = st.builds(Renew, names, ids, st.sampled_from([0, 0, 0, -1, 1]), ttls)
+revocations = st.builds(Revoke, names, st.booleans(), st.sampled_from([None, None, 0, -1]))
+operations = st.one_of(plain, queueing, children, releases, releases, renewals, revocations)
+singles = st.lists(operations, min_size=1, max_size=1)
+undisputed = st.lists(st.one_of(plain, releases, renewals), min_size=2, unique_by=lambda op: op.resource)
+calls = st.tuples(st.one_of(singles, singles, undisputed, st.lists(operations, max_size=6)), st.integers(0, 1))
+passes = st.sampled_from([0.000001, 0.02, 0.1, 1, 3, 7, 61])
+steps = st.one_of(calls, calls, calls, calls, passes, st.sampled_from(["back", "forward", "collect"]))
+stories = st.lists(steps, min_size=10, max_size=40)
+
+
+class ServerClock(FakeClock):
+    """As on a server that has only a wall clock."""
+
+    def host_ns(self) -> int:
+        return self.wall_us() * 1000
+
+
+class Side:
+    """A kind of store, and what came out of it. Several stores take turns, as processes would."""
+
+    def __init__(self, stores: Sequence[Any], *, watched: bool) -> None:
+        self.stores = stores
+        self.subscription: Subscription = stores[0].subscribe("" if watched else None)
+        self.latest = dict.fromkeys(RESOURCES, 0)
+
+    def apply(self, ops: list[Op], which: int) -> list[Outcome]:
+        ready = [self.localised(op) for op in ops]
+        outcomes: list[Outcome] = self.stores[which % len(self.stores)].apply(ready, timeout=5)
+        for op, outcome in zip(ops, outcomes, strict=True):
+            if isinstance(outcome, Granted):
+                self.latest[op.resource] = outcome.token
+        return outcomes
+
+    def localised(self, op: Op) -> Op:
+        if isinstance(op, Acquire):
+            if op.parent is not None:
+                name, off = op.parent
+                op = op._replace(parent=(name, self.latest[name] + off))
+            return op._replace(notify=self.subscription.address) if op.notify else op
+        if isinstance(op, Release) or op.token is None:
+            return op
+        return op._replace(token=self.latest[op.resource] + op.token)
+
+    def state(self) -> tuple[list[Record | None], list[Record]]:
+        store = self.stores[0]
+        return store.read(RESOURCES, timeout=5), list(store.scan("", timeout=5))
+
+    def collect(self) -> None:
+        self.stores[0].collect()
+
+    def news(self) -> list[Event | Notice]:
+        news: list[Event | Notice] = []
+        while came := self.subscription.get(0):
+            news += came
+        return [item._replace(address=HERE) if isinstance(item, Notice) else item for item in news]
+
+
+def comparable(outcomes: list[Outcome]) -> list[Any]:
+    return [(type(o.error), str(o.error)) if isinstance(o, Unknown) else o for o in outcomes]
+
+
+def by_kind(news: list[Event | Notice]) -> tuple[dict[str, list[Event]], list[Notice]]:
+    """Calls and events travel apart; calls have their order, and the events of each resource."""
+    events = [n for n in news if isinstance(n, Event)]
+    sorted_events = {name: [e for e in events if e.resource == name] for name in RESOURCES}
+    return sorted_events, [n for n in news if isinstance(n, Notice)]
+
+
+def follow(clock: FakeClock, step: Any, both: tuple[Side, Side]) -> None:
+    """Take one step on both sides, and compare what came of it."""
+    model, other = both
+    if isinstance(step, tuple):
+        outcomes = [comparable(side.apply(*step)) for side in both]
+        assert outcomes[1] == outcomes[0]
+    elif step == "back":
+        clock.set_wall(clock.wall_us() - 3_600_000_000)
+    elif step == "forward":
+        clock.set_wall(clock.wall_us() + 3_600_000_000)
+    elif step == "collect":
+        model.collect()
+        other.collect()
+    else:
+        clock.advance(step)
+    assert other.state() == model.state()
+
+
+def hear(both: tuple[Side, Side]) -> None:
+    """Compare what was said to those who listen."""
+    heard = [by_kind(side.news()) for side in both]
+    assert heard[1] == heard[0]
+
+
+def many_on_one_resource() -> list[Op]:
+    """Return a batch with one resource many times over."""
+    batch: list[Op] = []
+    for turn in range(100):
+        lease_id = f"id{turn}"
+        batch += [
+            Acquire("x", lease_id, "h", SECOND),
+            Acquire("x", lease_id, "h", SECOND),
+            Acquire("x", "other", "o", SECOND, queue=turn % 7 == 0),
+            Renew("x", lease_id, 0, 2 * SECOND),
+            Release("x", lease_id, abandon=turn % 3 == 0),
+            Release("x", "other"),
+        ]
+    return batch
