@@ -154,12 +154,12 @@ class Once:
         monkeypatch.setattr(kind, method, failing)
 
 
-@pytest.mark.parametrize("method", ["_renewal", "_answer"])
+@pytest.mark.parametrize(("method", "renewal"), [("_renewal", "third"), ("_confirm", "third"), ("_answer", "adaptive")])
 def test_a_defect_in_the_keepers_work_does_not_end_renewals(
-    client: Client, monkeypatch: pytest.MonkeyPatch, method: str
+    client: Client, monkeypatch: pytest.MonkeyPatch, method: str, renewal: str
 ) -> None:
     once = Once(monkeypatch, Tenure, method)
-    lease = client.acquire("x", ttl=1)
+    lease = client.acquire("x", ttl=1, renewal=renewal)
     assert once.raised.wait(PATIENCE)
     until_renewed(lease)
     until_renewed(lease)
@@ -171,9 +171,11 @@ def test_a_defect_in_the_watchdogs_work_ends_neither_renewals_nor_the_watch(
     once = Once(monkeypatch, Watchdog, "_look")
     store = FaultyStore(open_store(url, SYSTEM))
     store.matching = lambda op: isinstance(op, Renew)
+    store.reply_delay = 0.6  # a renewal that is late is what it looks for
     client = open_client(store)
-    lease = client.acquire("x", ttl=0.5)
+    lease = client.acquire("x", ttl=2)
     assert once.raised.wait(PATIENCE)
+    store.reply_delay = 0
     until_renewed(lease)
     until_renewed(lease)
     lost = threading.Event()

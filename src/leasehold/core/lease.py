@@ -16,8 +16,14 @@ TOKEN_LIMIT: Final = 2**53
 
 def check_resource(name: str) -> str:
     """Return the name if it can name a resource; raise `InvalidResource` with the reason if not."""
-    if isinstance(name, str) and "/" not in name and 0 < len(name) <= MAX_RESOURCE_BYTES // 4 and name.isprintable():
-        return name  # most are like that
+    given: object = name
+    if (
+        isinstance(given, str)
+        and "/" not in given
+        and 0 < len(given) <= MAX_RESOURCE_BYTES // 4
+        and given.isprintable()
+    ):
+        return given  # most are like that
     return _look_closely(name)
 
 

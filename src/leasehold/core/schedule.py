@@ -40,9 +40,9 @@ class Latency:
         return self.mean_ns + 4 * self.deviation_ns
 
 
-def interval(timing: Timing, latency: Latency) -> int:
+def interval(timing: Timing, latency: Latency | None) -> int:
     """Return how long after the last successful renewal the next one starts."""
-    if timing.renewal is not Renewal.ADAPTIVE or latency.samples < 8:
+    if timing.renewal is not Renewal.ADAPTIVE or latency is None or latency.samples < 8:
         return timing.renew_every_ns
     # Room for three attempts, each of four times what an attempt hardly ever exceeds; never sooner than a sixth,
     # which would only add load to a slow store, nor later than LAZY does.
@@ -50,7 +50,7 @@ def interval(timing: Timing, latency: Latency) -> int:
     return int(min(max(latest, timing.safe_ns / 6), timing.safe_ns * FRACTION[Renewal.LAZY]))
 
 
-def renew_at(timing: Timing, sent_ns: int, latency: Latency, jitter: float) -> int:
+def renew_at(timing: Timing, sent_ns: int, latency: Latency | None, jitter: float) -> int:
     """Return when the next renewal of a lease is due whose last successful one was sent at ``sent_ns``."""
     return sent_ns + int(interval(timing, latency) * (1 - JITTER * jitter))
 
@@ -66,9 +66,9 @@ def retry_at(timing: Timing, deadline_ns: int, now: int, failures: int, jitter: 
     return now + int(max(wait, 1) * (1 - JITTER * jitter))
 
 
-def attempt_timeout(timing: Timing, deadline_ns: int, now: int) -> int:
+def attempt_timeout(round_trip_ns: int, deadline_ns: int, now: int) -> int:
     """Return how long one attempt may take: the round-trip bound, and well below what is left."""
-    return max(min(timing.round_trip_ns, (deadline_ns - now) // 3), 1)
+    return max(min(round_trip_ns, (deadline_ns - now) // 3), 1)
 
 
 class Schedule(Generic[K]):

@@ -51,8 +51,7 @@ class SystemClock:
             raw = _clock_gettime_ns(_RAW)
             boot = _clock_gettime_ns(_BOOT)
             now = boot + boot_level
-            if raw + raw_level > now:
-                now = raw + raw_level
+            now = max(now, raw + raw_level)
             self._levels = (now - boot, now - raw)
             return now
 

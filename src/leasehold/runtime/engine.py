@@ -52,8 +52,8 @@ class Engine:
 
     def _open(self) -> None:
         self.store: Store = open_store(self.url, self.clock) if isinstance(self.url, str) else self.url
-        self.keeper = Keeper(self.store, self.clock)
         self.watchdog = Watchdog(self.clock)
+        self.keeper = Keeper(self.store, self.clock, self.watchdog)
         self.waiters = Waiters(self.store, self._revoked)
         self.batcher = Batcher(self.store, self.clock, self.timeout)
         self.callbacks = Callbacks()
@@ -68,11 +68,9 @@ class Engine:
 
     def hold(self, tenure: Tenure) -> None:
         """Take the lease on: from here on it is renewed and watched."""
-        if tenure.token > self.seen_token:
-            self.seen_token = tenure.token
+        self.seen_token = max(self.seen_token, tenure.token)
         self.held[tenure.id] = tenure
         self.keeper.add(tenure)
-        self.watchdog.add(tenure)
         if self.closed:
             self.abandon(tenure, Loss.CLOSED)
 
@@ -80,7 +78,6 @@ class Engine:
         """Let go of a lease that is over."""
         self.held.pop(tenure.id, None)
         self.keeper.drop(tenure)
-        self.watchdog.drop(tenure)
 
     def abandon(self, tenure: Tenure, reason: Loss) -> None:
         """Stop believing in the lease now, and give it back in the background."""

@@ -9,18 +9,22 @@ import random
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
+from leasehold.core import holder as machine
 from leasehold.core.clock import SECOND
 from leasehold.core.holder import State
-from leasehold.core.ops import Release, Unknown
-from leasehold.core.schedule import SLACK, attempt_timeout
+from leasehold.core.ops import Release, Renewed, Unknown
+from leasehold.core.schedule import SLACK, attempt_timeout, renew_at
 from leasehold.errors import StoreUnavailable
 from leasehold.runtime.agenda import Agenda
+from leasehold.runtime.cohort import Cohort, wanted
 from leasehold.runtime.log import log
 
 if TYPE_CHECKING:
     from leasehold.core.clock import Clock
     from leasehold.core.ops import Op, Outcome
+    from leasehold.core.timing import Timing
     from leasehold.runtime.tenure import Tenure
+    from leasehold.runtime.watchdog import Watchdog
     from leasehold.stores.base import Store
 
 DISPOSAL_RETRY_NS = SECOND // 10
@@ -39,10 +43,11 @@ class Disposal(NamedTuple):
 class Keeper:
     """Keeps leases alive until they are removed or lost."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: Store, clock: Clock, watchdog: Watchdog) -> None:
         self._store = store
         self._clock = clock
-        self._lanes: dict[int, Agenda[Tenure]] = {}
+        self._watchdog = watchdog
+        self._lanes: dict[int, Agenda[Cohort]] = {}
         self._disposer: Agenda[Disposal] = Agenda(
             clock, "leasehold-disposer", self._dispose, wanted=lambda _: True, slack=lambda _: 0
         )
@@ -51,30 +56,41 @@ class Keeper:
         self._closed = False
 
     def add(self, tenure: Tenure) -> None:
-        """Keep this lease alive until it is lost or released."""
-        tenure._lane = self._lane(tenure)
-        tenure._lane.set(tenure, tenure._first_due(random.random()))
+        """Keep this lease alive, and watched, until it is lost or released."""
+        self._form([tenure], renew_at(tenure._timing, tenure._sent_ns, None, random.random()))
 
     def drop(self, tenure: Tenure) -> None:
         """Let go of a lease that is over."""
-        if tenure._lane is not None:
-            tenure._lane.drop(tenure)
+        cohort = tenure._cohort
+        if cohort is not None and len(cohort.tenures) == 1:
+            cohort.lane.drop(cohort)
+            self._watchdog.drop(cohort)
 
     def renew_soon(self, tenure: Tenure) -> None:
         """Renew now, out of turn: there is news about this lease."""
-        self._lane(tenure).set(tenure, self._clock.now())
+        self._form([tenure], self._clock.now())
 
-    def _lane(self, tenure: Tenure) -> Agenda[Tenure]:
+    def _form(self, tenures: list[Tenure], due_ns: int | None) -> None:
+        """Let these be renewed together then; None: not any more, so that nothing but their end is to come."""
+        timing = tenures[0]._timing
+        lane = self._lane(timing)
+        deadline = min([t._deadline_ns for t in tenures])
+        cohort = Cohort(lane, tenures, deadline if due_ns is None else due_ns + timing.round_trip_ns)
+        if due_ns is not None:
+            lane.set(cohort, due_ns)
+        self._watchdog.watch(cohort, deadline)
+
+    def _lane(self, timing: Timing) -> Agenda[Cohort]:
         """Return the thread for leases whose renewals may take about as long.
 
         In one call with others, a lease waits for as long as the most patient of them; behind a call that hangs, it
         waits for its timeout. So those of very different TTLs have nothing to do with each other.
         """
-        patience = tenure._timing.round_trip_ns.bit_length() // 2
+        patience = timing.round_trip_ns.bit_length() // 2
         lane = self._lanes.get(patience)
         if lane is None:
-            fresh: Agenda[Tenure] = Agenda(
-                self._clock, f"leasehold-keeper-{patience}", self._renew, wanted=_wanted, slack=_slack
+            fresh: Agenda[Cohort] = Agenda(
+                self._clock, f"leasehold-keeper-{patience}", self._renew, wanted=wanted, slack=_slack
             )
             lane = self._lanes.setdefault(patience, fresh)
             if self._closed:
@@ -101,20 +117,43 @@ class Keeper:
         with self._disposed:
             self._disposed.wait_for(lambda: not self._disposals, seconds)
 
-    def _renew(self, tenures: list[Tenure], now: int) -> None:
+    def _renew(self, cohorts: list[Cohort], now: int) -> None:
+        tenures = [tenure for cohort in cohorts for tenure in cohort.members()]
         most = self._store.guarantees.max_batch
         for start in range(0, len(tenures), most):
             batch = [(t, op) for t in tenures[start : start + most] if (op := t._renewal(now)) is not None]
             if not batch:
                 continue
-            timeout = min(attempt_timeout(t._timing, t._deadline_ns, now) for t, _ in batch) / SECOND
+            round_trip = min([t._timing.round_trip_ns for t, _ in batch])
+            timeout = attempt_timeout(round_trip, min([t._deadline_ns for t, _ in batch]), now) / SECOND
             sent = self._clock.mark()
             outcomes = self._apply([op for _, op in batch], timeout)
             now = self._clock.now()
-            for (tenure, _), outcome in zip(batch, outcomes, strict=True):
-                due = tenure._answer(outcome, sent, now, random.random())
-                if due is not None:
-                    self._lane(tenure).set(tenure, due)
+            self._take([tenure for tenure, _ in batch], outcomes, sent, now)
+
+    def _take(self, tenures: list[Tenure], outcomes: list[Outcome], sent: int, now: int) -> None:
+        """Tell each lease its answer; those that were promised the same go on together."""
+        together: list[Tenure] = []
+        promised: tuple[Timing, int] | None = None
+        belief = machine.granted(now)
+        for tenure, outcome in zip(tenures, outcomes, strict=True):
+            if isinstance(outcome, Renewed):
+                if promised is None or promised[0] is not tenure._timing or promised[1] != outcome.ttl_ns:
+                    self._go_on(together, sent)
+                    together = []
+                    promised = (tenure._timing, outcome.ttl_ns)
+                    belief = machine.granted(sent + tenure._timing.safe_time(outcome.ttl_ns))
+                if tenure._confirm(belief, sent, now):
+                    together.append(tenure)
+                    continue
+            due = tenure._answer(outcome, sent, now, random.random())
+            if tenure._belief.state is not State.LOST:
+                self._form([tenure], due)
+        self._go_on(together, sent)
+
+    def _go_on(self, tenures: list[Tenure], sent: int) -> None:
+        if tenures:
+            self._form(tenures, renew_at(tenures[0]._timing, sent, None, random.random()))
 
     def _dispose(self, disposals: list[Disposal], _now: int) -> None:
         ops: list[Op] = [Release(d.resource, d.lease_id, abandon=d.in_doubt) for d in disposals]
@@ -136,9 +175,5 @@ class Keeper:
             return [Unknown(StoreUnavailable(self._store.guarantees.store, type(error).__name__))] * len(ops)
 
 
-def _wanted(tenure: Tenure) -> bool:
-    return tenure._belief.state is not State.LOST
-
-
-def _slack(tenure: Tenure) -> int:
-    return int(tenure._timing.renew_every_ns * SLACK)
+def _slack(cohort: Cohort) -> int:
+    return int(cohort.tenures[0]._timing.renew_every_ns * SLACK)

@@ -12,18 +12,18 @@ from leasehold.core import holder as machine
 from leasehold.core.holder import Confirmed, Ending, Over, Signal, State, Tick, Unconfirmed
 from leasehold.core.lease import decode_metadata
 from leasehold.core.ops import Loss, Lost, Renew, Renewed
-from leasehold.core.schedule import JITTER, Latency, renew_at, retry_at
-from leasehold.core.timing import to_ns
+from leasehold.core.schedule import Latency, renew_at, retry_at
+from leasehold.core.timing import Renewal, to_ns
 from leasehold.errors import ConfigError, LeaseLost
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, Self
 
-    from leasehold.core.holder import HolderEvent
+    from leasehold.core.holder import Holder, HolderEvent
     from leasehold.core.ops import Acquire, Outcome
     from leasehold.core.timing import Duration, Timing
-    from leasehold.runtime.agenda import Agenda
+    from leasehold.runtime.cohort import Cohort
     from leasehold.runtime.engine import Engine
 
 OVER_NS: Final = -1
@@ -34,7 +34,7 @@ class Tenure:
     """A lease held here. Thread-safe; made by the engine, never by hand."""
 
     __slots__ = (
-        "__weakref__", "_belief", "_deadline_ns", "_due_ns", "_engine", "_failures", "_final", "_generation", "_hold_until_ns", "_lane", "_latency", "_listeners",
+        "__weakref__", "_belief", "_cohort", "_deadline_ns", "_engine", "_failures", "_final", "_generation", "_hold_until_ns", "_latency", "_listeners",
         "_lock", "_lost", "_now", "_op", "_owner", "_progress_ns", "_released", "_sent_ns", "_stall_after_ns", "_timing", "token",
     )  # fmt: skip
 
@@ -70,11 +70,10 @@ class Tenure:
         self._stall_after_ns = stall_after_ns
         self._progress_ns = sent_ns
         self._owner = owner
-        self._due_ns = deadline_ns
         self._failures = 0
         self._released = False
         self._latency: Latency | None = None
-        self._lane: Agenda[Tenure] | None = None  # where its renewals are due, once they are
+        self._cohort: Cohort | None = None  # those that are renewed along with it, once it is
         self._lost: Any = None  # the event to wait on, of the kind that the face has
         self._listeners: list[tuple[Signal, Callable[[Any], object]]] | None = None
         self._lock = threading.Lock()
@@ -224,13 +223,9 @@ class Tenure:
 
     # --- renewal --------------------------------------------------------------------------------------------------
 
-    def _first_due(self, jitter: float) -> int:
-        self._due_ns = self._sent_ns + int(self._timing.renew_every_ns * (1 - JITTER * jitter))
-        return self._due_ns
-
     def _renewal(self, now: int) -> Renew | None:
         """Return the renewal to send, or None where there will be none."""
-        self._tick()
+        self._tick(now)
         if self._belief.state is State.LOST:
             return None
         ttl = self._timing.ttl_ns
@@ -244,6 +239,19 @@ class Tenure:
             ttl = min(ttl, self._hold_until_ns - now)
         return Renew(self._op.resource, self._op.lease_id, self.token, ttl)
 
+    def _confirm(self, belief: Holder, sent_ns: int, now: int) -> bool:
+        """Take a renewal as good, together with others that were promised the same; False: it is for ``_answer``."""
+        if self._hold_until_ns is not None or self._timing.renewal is Renewal.ADAPTIVE:
+            return False
+        with self._lock:
+            believed = self._belief
+            if believed.state is not State.HELD or now >= believed.deadline_ns:
+                return False
+            if belief.deadline_ns > believed.deadline_ns:
+                self._belief, self._deadline_ns = belief, belief.deadline_ns
+        self._sent_ns = sent_ns
+        return True
+
     def _answer(self, outcome: Outcome, sent_ns: int, now: int, jitter: float) -> int | None:
         """Take the answer to a renewal, and return when the next one is due."""
         if isinstance(outcome, Renewed):
@@ -255,14 +263,13 @@ class Tenure:
             if self._latency is None:
                 self._latency = Latency()
             self._latency.add(now - sent_ns)
-            self._due_ns = renew_at(self._timing, sent_ns, self._latency, jitter)
             self._advance(Confirmed(deadline), now)
             if self._hold_until_ns is not None and now + self._timing.ttl_ns >= self._hold_until_ns:
                 # It lasts as long as it may now: say so while there is time left, rather than renew it bit by bit.
                 self._final = True
                 self._advance(Ending(Loss.EXPIRED), now)
                 return None
-            return self._due_ns
+            return renew_at(self._timing, sent_ns, self._latency, jitter)
         if isinstance(outcome, Lost):
             if outcome.remaining_ns > 0:
                 promised = sent_ns + self._timing.safe_time(outcome.remaining_ns)
@@ -279,11 +286,6 @@ class Tenure:
         """Whether nothing but its owner will end it."""
         bounded = self._hold_until_ns is not None or self._stall_after_ns is not None
         return self.state is State.HELD and not bounded
-
-    @property
-    def _late_ns(self) -> int:
-        """When the watchdog calls the renewal late."""
-        return self._due_ns + self._timing.round_trip_ns
 
 
 def _s(duration: Duration) -> float:

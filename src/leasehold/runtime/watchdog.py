@@ -7,43 +7,46 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leasehold.core.holder import State, Tick, Unconfirmed
+from leasehold.core.holder import Tick, Unconfirmed
 from leasehold.runtime.agenda import Agenda
+from leasehold.runtime.cohort import wanted
 
 if TYPE_CHECKING:
     from leasehold.core.clock import Clock
-    from leasehold.runtime.tenure import Tenure
+    from leasehold.runtime.cohort import Cohort
 
 
 class Watchdog:
-    """Looks at each lease when it would be late, and again at its deadline."""
+    """Looks at leases when their renewal would be late, and again at their deadline."""
 
     def __init__(self, clock: Clock) -> None:
-        self._agenda: Agenda[Tenure] = Agenda(
-            clock, "leasehold-watchdog", self._look_at_all, wanted=_wanted, slack=lambda t: t._timing.round_trip_ns // 4
+        self._agenda: Agenda[Cohort] = Agenda(
+            clock, "leasehold-watchdog", self._look_at_all, wanted=wanted, slack=_slack
         )
         self.drop = self._agenda.drop
         self.close = self._agenda.close
 
-    def add(self, tenure: Tenure) -> None:
-        """Watch this lease until it is lost."""
-        self._agenda.set(tenure, min(tenure._late_ns, tenure._deadline_ns))
+    def watch(self, cohort: Cohort, deadline_ns: int) -> None:
+        """Watch these leases until they are lost, or have gone elsewhere."""
+        self._agenda.set(cohort, min(cohort.late_ns, deadline_ns))
 
-    def _look_at_all(self, tenures: list[Tenure], now: int) -> None:
-        for tenure in tenures:
-            self._look(tenure, now)
+    def _look_at_all(self, cohorts: list[Cohort], now: int) -> None:
+        for cohort in cohorts:
+            self._look(cohort, now)
 
-    def _look(self, tenure: Tenure, now: int) -> None:
-        """Say what time has done to the lease, and look again when it matters."""
-        late = tenure._late_ns
-        if now >= tenure._deadline_ns:
-            tenure._advance(Tick(), now)
-        elif now >= late:
-            tenure._advance(Unconfirmed(), now)
-        if tenure._belief.state is not State.LOST:
-            deadline = tenure._deadline_ns
-            self._agenda.set(tenure, deadline if now >= late else min(late, deadline))
+    def _look(self, cohort: Cohort, now: int) -> None:
+        """Say what time has done to the leases, and look again when it matters."""
+        late = now >= cohort.late_ns
+        for tenure in cohort.members():
+            if now >= tenure._deadline_ns:
+                tenure._advance(Tick(), now)
+            elif late:
+                tenure._advance(Unconfirmed(), now)
+        members = cohort.members()
+        if members:
+            deadline = min(tenure._deadline_ns for tenure in members)
+            self._agenda.set(cohort, deadline if late else min(cohort.late_ns, deadline))
 
 
-def _wanted(tenure: Tenure) -> bool:
-    return tenure._belief.state is not State.LOST
+def _slack(cohort: Cohort) -> int:
+    return cohort.tenures[0]._timing.round_trip_ns // 4

@@ -1,0 +1,115 @@
+"""Leases that are renewed by one call go on together, and each still ends by itself."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from leasehold.core.holder import State
+from leasehold.core.ops import Renew
+from leasehold.runtime import keeper
+from leasehold.runtime.clock import SYSTEM
+from leasehold.stores.registry import open_store
+from leasehold.testing import FaultyStore
+from leasehold.testing.conformance.base import PATIENCE, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from leasehold import Client
+    from leasehold.client.sync import Lease
+
+MANY = 20
+
+
+@pytest.fixture
+def store(url: str) -> FaultyStore:
+    store = FaultyStore(open_store(url, SYSTEM))
+    store.matching = lambda op: isinstance(op, Renew)
+    return store
+
+
+@pytest.fixture
+def client(store: FaultyStore, open_client: Callable[..., Client], monkeypatch: pytest.MonkeyPatch) -> Client:
+    # Without chance, what was taken at about the same time is due at about the same time.
+    monkeypatch.setattr(keeper, "random", SimpleNamespace(random=lambda: 0.0))
+    return open_client(store)
+
+
+def together(client: Client, ttl: float = 3) -> list[Lease]:
+    """Return leases that have been renewed by one call."""
+    leases = [client.acquire(f"r/{number}", ttl=ttl) for number in range(MANY)]
+    until(lambda: len({id(lease._cohort) for lease in leases}) == 1, "a renewal of all")
+    return leases
+
+
+def renewed(store: FaultyStore) -> list[list[str]]:
+    """Return the resources of each call that renewed, so far."""
+    return [[op.resource for op in ops] for ops in store.calls if isinstance(ops[0], Renew)]
+
+
+def test_one_call_renews_them_all(client: Client, store: FaultyStore) -> None:
+    leases = together(client)
+    seen = len(renewed(store))
+    until(lambda: len(renewed(store)) >= seen + 3, "three more renewals")
+    for names in renewed(store)[seen : seen + 3]:
+        assert sorted(names) == sorted(lease.resource for lease in leases)
+
+
+def test_who_is_released_is_not_renewed_and_the_others_are(client: Client, store: FaultyStore) -> None:
+    first, *others = together(client)
+    first.release()
+    seen = len(renewed(store))
+    until(lambda: len(renewed(store)) > seen + 1, "another renewal")
+    assert sorted(renewed(store)[-1]) == sorted(lease.resource for lease in others)
+    for lease in others:
+        lease.check()
+
+
+def test_who_is_revoked_is_lost_alone(client: Client, store: FaultyStore) -> None:
+    first, *others = together(client)
+    lost = threading.Event()
+    first.on_lost(lambda _: lost.set())
+    client.revoke(first.resource, force=True)
+    assert lost.wait(PATIENCE)
+    seen = len(renewed(store))
+    until(lambda: len(renewed(store)) > seen + 1, "another renewal")
+    for lease in others:
+        assert lease.state is State.HELD
+
+
+def test_who_is_renewed_out_of_turn_is_not_renewed_twice_from_then_on(client: Client, store: FaultyStore) -> None:
+    first, *_ = together(client)
+    client._engine.keeper.renew_soon(first)
+    seen = len(renewed(store))
+    until(lambda: len(renewed(store)) >= seen + 4, "more renewals")
+    asked = [name for names in renewed(store)[seen:] for name in names]
+    assert max(asked.count(name) for name in asked) <= 4 + 1
+    for names in renewed(store)[seen:]:
+        assert len(set(names)) == len(names)
+
+
+def test_when_nothing_is_renewed_all_are_lost_in_time(client: Client, store: FaultyStore) -> None:
+    leases = together(client)
+    told: list[str] = []
+    for lease in leases:
+        lease.on_lost(lambda lost: told.append(lost.resource))
+    store.lost_requests = 10**6
+    until(lambda: len(told) == MANY, "the loss of all")
+    assert {lease.loss for lease in leases} == {"expired"}
+
+
+def test_jeopardy_and_safety_are_told_to_each(client: Client, store: FaultyStore) -> None:
+    leases = together(client)
+    told: list[tuple[str, str]] = []
+    for lease in leases:
+        lease.on_jeopardy(lambda one: told.append(("jeopardy", one.resource)))
+        lease.on_safe(lambda one: told.append(("safe", one.resource)))
+    store.lost_requests = 1
+    until(lambda: len(told) == 2 * MANY, "jeopardy, and safety again")
+    assert {word for word, _ in told[:MANY]} == {"jeopardy"}
+    for lease in leases:
+        assert lease.state is State.HELD
