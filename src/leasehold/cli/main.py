@@ -60,6 +60,10 @@ def _dispatch(argv: list[str]) -> int:
             from leasehold.cli import stores  # noqa: PLC0415
 
             return stores.stores(args)
+        case "migrate":
+            from leasehold.cli import migrate  # noqa: PLC0415
+
+            return migrate.migrate(args)
         case "completion":
             from leasehold.cli import completion  # noqa: PLC0415
 

@@ -68,6 +68,8 @@ def make_parser() -> Parser:
         "--force", action="store_true", help="end it now: until the holder hears of it, only its token keeps it out"
     )
     _add_json(revoke)
+    migrate = _add(nouns, "migrate", "make or update the schema that a database keeps leases in")
+    migrate.add_argument("--print", action="store_true", help="print the SQL that makes it, and do nothing")
     _add_json(_add(nouns, "stores", "show what each store guarantees", url=False))
     completion = _add(nouns, "completion", "print a completion script for a shell", url=False)
     completion.add_argument("shell", choices=SHELLS)

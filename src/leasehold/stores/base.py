@@ -57,8 +57,10 @@ class Guarantees(NamedTuple):
 class Subscription(Protocol):
     """What a store pushes to one client. Read by one thread."""
 
-    address: str
-    """How operations name this client: their ``notify``."""
+    @property
+    def address(self) -> str:
+        """How operations name this client: their ``notify``."""
+        ...
 
     def get(self, timeout: float) -> list[Event | Notice] | None:
         """Return what came, in order, waiting up to ``timeout`` seconds; None when something may have been missed."""
@@ -111,6 +113,19 @@ class Transactional(Protocol):
 
     async def apply_in_async(self, connection: Any, ops: Sequence[Op]) -> list[Outcome]:
         """Do so on an async connection."""
+        ...
+
+
+@runtime_checkable
+class Migrating(Protocol):
+    """A store with a schema of its own, which somebody with more rights than its users may have to make."""
+
+    def migrate(self, *, timeout: float) -> str:
+        """Bring the schema up to date, and return what was done, for people."""
+        ...
+
+    def migration(self) -> str:
+        """Return the SQL that makes the schema."""
         ...
 
 

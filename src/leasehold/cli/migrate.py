@@ -1,0 +1,30 @@
+"""``leasehold migrate``: makes the store's schema, or brings an older one up to date. What leases there are stay."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from leasehold.cli.screen import Screen
+from leasehold.client.terms import default_url
+from leasehold.errors import ConfigError
+from leasehold.runtime.clock import SYSTEM
+from leasehold.stores.base import Migrating
+from leasehold.stores.registry import open_store
+
+if TYPE_CHECKING:
+    import argparse
+
+TIMEOUT: Final = 60.0
+"""Seconds: somebody who is at it already is waited for."""
+
+
+def migrate(args: argparse.Namespace) -> int:
+    """Migrate, or print how, and say what there was and what there is."""
+    store = open_store(default_url() if args.url is None else args.url, SYSTEM)
+    try:
+        if not isinstance(store, Migrating):
+            raise ConfigError(f"{store.guarantees.store} has no schema to migrate: it sees to its own")
+        Screen().line(store.migration().rstrip("\n") if args.print else store.migrate(timeout=TIMEOUT))
+    finally:
+        store.close()
+    return 0

@@ -1,0 +1,158 @@
+"""Operations as the server's functions take them, and their answers as outcomes. Both are JSON; times are microseconds."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from leasehold.core.clock import MICROSECOND
+from leasehold.core.lease import Contender, Record, decode_metadata
+from leasehold.core.ops import (
+    Acquire,
+    Granted,
+    Held,
+    Loss,
+    Lost,
+    NotHeld,
+    Release,
+    Released,
+    Renew,
+    Renewed,
+    Revoke,
+    Unknown,
+)
+from leasehold.core.rules import MAX_DEPTH
+from leasehold.errors import ConfigError, StoreUnavailable
+from leasehold.stores.postgresql.trouble import STORE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from leasehold.core.ops import Op, Outcome
+    from leasehold.errors import LeaseholdError
+
+PLAIN_FROM: Final = Acquire._fields.index("parent")
+PLAIN: Final = Acquire("", "", "", 0)[PLAIN_FROM:]
+"""What an acquire has there that has no parent, no grace and the like."""
+
+
+def is_plain(op: Acquire) -> bool:
+    """Whether it asks for nothing special."""
+    return op[PLAIN_FROM:] == PLAIN
+
+
+def microseconds(ns: int) -> int:
+    """Return microseconds: rounded up, so that nothing becomes nothing."""
+    return -(-ns // MICROSECOND)
+
+
+def batch(ops: Sequence[Op]) -> bytes:
+    """Return the operations as JSON."""
+    return json.dumps([_fields(op) for op in ops]).encode()
+
+
+def _fields(op: Op) -> dict[str, object]:
+    fields: dict[str, object]
+    match op:
+        case Acquire():
+            fields = {
+                "kind": "A", "resource": op.resource, "lease_id": op.lease_id, "holder": op.holder,
+                "ttl": microseconds(op.ttl_ns), "token": op.seen_token, "flag": op.queue,
+            }  # fmt: skip
+            if op.notify:
+                fields["notify"] = op.notify
+            if op.metadata:
+                fields["metadata"] = op.metadata
+            return fields if is_plain(op) else fields | _extras(op)
+        case Renew():
+            ttl = microseconds(op.ttl_ns)
+            return {"kind": "N", "resource": op.resource, "lease_id": op.lease_id, "token": op.token, "ttl": ttl}
+        case Release():
+            fields = {"kind": "L", "resource": op.resource, "lease_id": op.lease_id}
+            if op.successor:
+                fields["holder"] = op.successor
+            if op.abandon:
+                fields["flag"] = True
+            return fields
+        case Revoke():
+            return {"kind": "V", "resource": op.resource, "flag": op.force, "token": op.token}
+
+
+def _extras(op: Acquire) -> dict[str, object]:
+    parent, token = op.parent or ("", 0)
+    return {
+        "parent": parent,
+        "parent_token": token,
+        "soft": microseconds(op.soft_ns),
+        "grace": microseconds(op.grace_ns),
+        "lock_delay": microseconds(op.lock_delay_ns),
+        "hold_at_least": microseconds(op.hold_at_least_ns),
+    }
+
+
+def outcomes(ops: Sequence[Op], answers: bytes | str) -> list[Outcome]:
+    """Return the server's answers as outcomes."""
+    return [_outcome(op, answer) for op, answer in zip(ops, json.loads(answers), strict=True)]
+
+
+def _outcome(op: Op, answer: list[Any]) -> Outcome:
+    match answer:
+        case [1, token, ttl]:
+            return Granted(token, ttl * MICROSECOND)
+        case [2, by, token, remaining, position]:
+            return Held(by, token, remaining * MICROSECOND, position)
+        case [3, ttl]:
+            return Renewed(ttl * MICROSECOND)
+        case [4, reason, remaining]:
+            return Lost(Loss(reason), remaining * MICROSECOND)
+        case [5, free_in]:
+            return Released(free_in * MICROSECOND)
+        case [6, reason]:
+            return NotHeld(reason)
+        case [7, why, detail]:
+            return Unknown(_refusal(op, why, detail))
+        case _:
+            return locked(op)
+
+
+def locked(op: Op) -> Unknown:
+    """Return the outcome where somebody's transaction was in the way for too long."""
+    return Unknown(StoreUnavailable(STORE, f"{op.resource!r} is locked by somebody's transaction"))
+
+
+def _refusal(op: Op, why: str, detail: object) -> LeaseholdError:
+    if why == "token":
+        return ConfigError(f"the next token, {detail}, is not below 2^53: some clock was centuries ahead")
+    if why == "itself":
+        return ConfigError(f"{op.resource!r} can't stand under itself")
+    parent = op.parent[0] if isinstance(op, Acquire) and op.parent else ""
+    return ConfigError(f"{op.resource!r} can't stand under {parent!r}: a cycle, or more than {MAX_DEPTH} levels")
+
+
+def record(fields: list[Any] | None) -> Record | None:
+    """Return the record that the server shows, or None where nobody holds the resource."""
+    if fields is None:
+        return None
+    (
+        resource, holder, token, ttl, remaining, granted, renewed, renewals, metadata, parent, parent_token, soft,
+        grace, lock_delay, hold_at_least, revoked, reserved_for, queue,
+    ) = fields  # fmt: skip
+    return Record(
+        resource=resource,
+        holder=holder,
+        token=token,
+        ttl_ns=ttl * MICROSECOND,
+        remaining_ns=remaining * MICROSECOND,
+        granted_us=granted,
+        renewed_us=renewed,
+        renewals=renewals,
+        metadata=decode_metadata(metadata),
+        parent=(parent, parent_token) if parent else None,
+        soft_ns=soft * MICROSECOND,
+        grace_ns=grace * MICROSECOND,
+        lock_delay_ns=lock_delay * MICROSECOND,
+        hold_at_least_ns=hold_at_least * MICROSECOND,
+        revoked=revoked,
+        reserved_for=reserved_for,
+        queue=tuple(Contender(name, since) for name, since in queue),
+    )

@@ -1,0 +1,203 @@
+"""The schema: made, updated, refused; and with how few rights it can be used."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+
+from leasehold.cli.main import main
+from leasehold.core.clock import SECOND
+from leasehold.core.ops import Acquire, Granted, Release, Released, Renew, Renewed, Unknown
+from leasehold.errors import ConfigError
+from leasehold.stores.postgresql import migration
+from leasehold.stores.postgresql.migration import VERSION
+from leasehold.testing.conformance.base import Thread
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from leasehold.stores.postgresql import PostgresStore
+    from tests.servers.postgres import PostgresServer
+
+ASK = Acquire("x", "A", "h", 60 * SECOND)
+serials = itertools.count()
+
+
+@pytest.fixture
+def empty(postgres: PostgresServer) -> str:
+    """A database with nothing in it."""
+    return postgres.database()
+
+
+def version(url: str, schema: str = "leasehold") -> object:
+    with psycopg.connect(url) as connection:
+        return connection.execute(f'SELECT version FROM "{schema}".meta').fetchall()
+
+
+def role(url: str, *grants: str) -> str:
+    """Make a role that may log in and do what the grants say; return the database's URL for it."""
+    name = f"role_{next(serials)}"
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"CREATE ROLE {name} LOGIN")
+        for grant in grants:
+            connection.execute(f"GRANT {grant} TO {name}")
+    return url.replace("postgres@", f"{name}@")
+
+
+def test_the_first_use_makes_it(empty: str, open_store: Callable[[str], PostgresStore]) -> None:
+    assert isinstance(open_store(empty).apply([ASK], timeout=20)[0], Granted)
+    assert version(empty) == [(VERSION,)]
+
+
+def test_many_first_users_at_once(empty: str, open_store: Callable[[str], PostgresStore]) -> None:
+    stores = [open_store(empty) for _ in range(6)]
+    threads = [Thread(lambda s=s: s.apply([ASK], timeout=60)[0]) for s in stores]  # type: ignore[misc]
+    assert [type(thread.result(60)) for thread in threads] == [Granted] * 6
+    assert version(empty) == [(VERSION,)]
+
+
+def test_migrate_says_what_it_did(empty: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["migrate", "--url", empty]) == 0
+    assert f"has version {VERSION} now; before there was none" in capsys.readouterr().out
+    assert main(["migrate", "--url", empty]) == 0
+    assert f"has version {VERSION} already: nothing to do" in capsys.readouterr().out
+
+
+def test_migrate_prints_sql_that_does_the_same(
+    empty: str, capsys: pytest.CaptureFixture[str], open_store: Callable[[str], PostgresStore]
+) -> None:
+    assert main(["migrate", "--print", "--url", f"{empty}?schema=Odd%20%22name"]) == 0
+    printed = capsys.readouterr().out
+    with psycopg.connect(empty, autocommit=True) as connection:
+        connection.execute(printed.encode())
+    assert version(empty, 'Odd ""name') == [(VERSION,)]
+    assert isinstance(open_store(f"{empty}?schema=Odd%20%22name").apply([ASK], timeout=20)[0], Granted)
+
+
+def test_migrate_where_there_is_no_schema(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["migrate", "--url", "memory://"]) == 78
+    assert "has no schema to migrate" in capsys.readouterr().err
+
+
+def test_a_newer_schema_is_refused(empty: str, open_store: Callable[[str], PostgresStore]) -> None:
+    open_store(empty).apply([ASK], timeout=20)
+    with psycopg.connect(empty) as connection:
+        connection.execute("UPDATE leasehold.meta SET version = 99")
+    [outcome] = open_store(empty).apply([ASK], timeout=20)
+    assert isinstance(outcome, Unknown)
+    assert isinstance(outcome.error, ConfigError)
+    assert f"has version 99, and this leasehold knows {VERSION} and older" in str(outcome.error)
+    with pytest.raises(ConfigError, match="version 99"):
+        open_store(empty).migrate(timeout=20)
+
+
+def test_an_older_schema_is_brought_up_to_date(
+    empty: str, open_store: Callable[[str], PostgresStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_store(empty).apply([ASK], timeout=20)
+    text = migration._text
+    monkeypatch.setattr(migration, "STEPS", (*migration.STEPS, "new.sql"))
+    monkeypatch.setattr(migration, "VERSION", VERSION + 1)
+    monkeypatch.setattr("leasehold.stores.postgresql.pool.VERSION", VERSION + 1)
+    monkeypatch.setattr(
+        migration, "_text", lambda n: "ALTER TABLE spaces ADD novelty text;" if n == "new.sql" else text(n)
+    )
+    later = open_store(empty)
+    [record] = later.read(["x"], timeout=20)
+    assert record is not None
+    assert version(empty) == [(VERSION + 1,)]
+    assert "nothing to do" in later.migrate(timeout=20)
+
+
+def test_a_schema_of_another_name(empty: str, open_store: Callable[[str], PostgresStore]) -> None:
+    one, other = open_store(empty), open_store(f"{empty}?schema=elsewhere")
+    assert isinstance(one.apply([ASK], timeout=20)[0], Granted)
+    assert isinstance(other.apply([ASK._replace(lease_id="B")], timeout=20)[0], Granted)
+    assert other.url.endswith("?namespace=default&schema=elsewhere")
+
+
+def test_a_schema_that_is_dropped_is_made_again(empty: str, open_store: Callable[[str], PostgresStore]) -> None:
+    store = open_store(empty)
+    [first] = store.apply([ASK], timeout=20)
+    with psycopg.connect(empty) as connection:
+        connection.execute("DROP SCHEMA leasehold CASCADE")
+    [again] = store.apply([ASK], timeout=20)
+    assert isinstance(first, Granted)
+    assert isinstance(again, Granted)
+    assert again.token > first.token  # by the clock
+
+
+def test_usage_of_the_schema_is_all_that_an_application_needs(
+    empty: str, open_store: Callable[[str], PostgresStore]
+) -> None:
+    open_store(empty).read(["x"], timeout=20)
+    mine = role(empty, "USAGE ON SCHEMA leasehold")
+    store = open_store(mine)
+    subscription = store.subscribe("")
+    assert subscription is not None
+    assert subscription.address
+    [granted] = store.apply([ASK], timeout=20)
+    assert isinstance(granted, Granted)
+    assert [type(o) for o in store.apply([Renew("x", "A", granted.token, SECOND)] * 2, timeout=20)] == [Renewed] * 2
+    assert len(list(store.scan("", timeout=20))) == 1
+    assert subscription.get(20)
+    assert isinstance(store.apply([Release("x", "A")], timeout=20)[0], Released)
+    store.collect()
+    with psycopg.connect(mine) as connection:
+        assert isinstance(store.apply_in(connection, [ASK])[0], Granted)
+        connection.commit()
+        seen = connection.execute("SELECT resource, holder, token FROM leasehold.leases").fetchall()
+        assert [(name, holder) for name, holder, _ in seen] == [("x", "h")]
+    subscription.close()
+    subscription.get(0)
+
+
+@pytest.mark.parametrize(
+    "forbidden",
+    [
+        "SELECT lease_id FROM leasehold.entries",
+        "SELECT * FROM leasehold.waiters",
+        "UPDATE leasehold.spaces SET floor = 0",
+        "SELECT leasehold.run('default', '{}', 1)",
+        "CREATE OR REPLACE FUNCTION leasehold.clock_us() RETURNS bigint LANGUAGE sql AS 'SELECT 0::bigint'",
+        "CREATE TABLE leasehold.mine ()",
+    ],
+)
+def test_and_no_more_than_that(empty: str, open_store: Callable[[str], PostgresStore], forbidden: str) -> None:
+    open_store(empty).read(["x"], timeout=20)
+    with (
+        psycopg.connect(role(empty, "USAGE ON SCHEMA leasehold")) as connection,
+        pytest.raises(psycopg.errors.InsufficientPrivilege),
+    ):
+        connection.execute(forbidden)
+
+
+def test_functions_look_nowhere_else(empty: str, open_store: Callable[[str], PostgresStore]) -> None:
+    """A caller's own operators and tables must not be run with the rights of the schema's owner."""
+    open_store(empty).read(["x"], timeout=20)
+    mine = role(empty, "USAGE ON SCHEMA leasehold")
+    with psycopg.connect(mine) as connection:
+        connection.execute("CREATE TEMP TABLE entries (namespace text, resource text)")
+        connection.execute("CREATE FUNCTION pg_temp.clock_us() RETURNS bigint LANGUAGE sql AS 'SELECT 0::bigint'")
+        connection.execute("SET search_path = pg_temp, pg_catalog, leasehold")
+        [granted] = open_store(mine).apply_in(connection, [ASK])
+        assert isinstance(granted, Granted)
+        assert granted.token > 10**15
+
+
+def test_no_schema_and_no_right_to_make_one(empty: str, open_store: Callable[[str], PostgresStore]) -> None:
+    [outcome] = open_store(role(empty)).apply([ASK], timeout=20)
+    assert isinstance(outcome, Unknown)
+    assert isinstance(outcome.error, ConfigError)
+    assert "run `leasehold migrate` as one that may" in str(outcome.error)
+
+
+def test_a_schema_and_no_right_to_use_it(empty: str, open_store: Callable[[str], PostgresStore]) -> None:
+    open_store(empty).read(["x"], timeout=20)
+    [outcome] = open_store(role(empty)).apply([ASK], timeout=20)
+    assert isinstance(outcome, Unknown)
+    assert isinstance(outcome.error, ConfigError)
+    assert 'GRANT USAGE ON SCHEMA "leasehold"' in str(outcome.error)
