@@ -34,7 +34,7 @@ class Tenure:
     """A lease held here. Thread-safe; made by the engine, never by hand."""
 
     __slots__ = (
-        "__weakref__", "_belief", "_cohort", "_deadline_ns", "_engine", "_failures", "_final", "_generation", "_hold_until_ns", "_latency", "_listeners",
+        "__weakref__", "_again", "_belief", "_cohort", "_deadline_ns", "_engine", "_failures", "_final", "_generation", "_hold_until_ns", "_latency", "_listeners",
         "_lock", "_lost", "_now", "_op", "_owner", "_progress_ns", "_released", "_sent_ns", "_stall_after_ns", "_timing", "token",
     )  # fmt: skip
 
@@ -73,6 +73,7 @@ class Tenure:
         self._failures = 0
         self._released = False
         self._latency: Latency | None = None
+        self._again: Renew | None = None  # its renewal, where that is always the same
         self._cohort: Cohort | None = None  # those that are renewed along with it, once it is
         self._lost: Any = None  # the event to wait on, of the kind that the face has
         self._listeners: list[tuple[Signal, Callable[[Any], object]]] | None = None
@@ -225,6 +226,8 @@ class Tenure:
 
     def _renewal(self, now: int) -> Renew | None:
         """Return the renewal to send, or None where there will be none."""
+        if self._again is not None and now < self._deadline_ns:
+            return self._again
         self._tick(now)
         if self._belief.state is State.LOST:
             return None
@@ -237,7 +240,10 @@ class Tenure:
                 self._advance(Ending(Loss.EXPIRED), now)
                 return None
             ttl = min(ttl, self._hold_until_ns - now)
-        return Renew(self._op.resource, self._op.lease_id, self.token, ttl)
+        renewal = Renew(self._op.resource, self._op.lease_id, self.token, ttl)
+        if self._stall_after_ns is None and self._hold_until_ns is None:
+            self._again = renewal
+        return renewal
 
     def _confirm(self, belief: Holder, sent_ns: int, now: int) -> bool:
         """Take a renewal as good, together with others that were promised the same; False: it is for ``_answer``."""

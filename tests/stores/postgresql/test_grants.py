@@ -54,6 +54,7 @@ def test_it_begins_with_the_commit(client: Client, connection: psycopg.Connectio
             grant = client.acquire_in(connection, "job", ttl=30)
             connection.execute("INSERT INTO jobs VALUES ('job')")
             assert other.get("job") is None
+            other.acquire("another", wait=0)  # nobody waits for us, even where we are the first ever
         lease = grant.confirm()
         assert lease.token == grant.token
         assert grant.confirm() is lease

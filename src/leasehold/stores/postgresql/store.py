@@ -250,9 +250,14 @@ class PostgresStore:
         return Call(self._address.schema, self._address.namespace, codec.batch(ops).decode(), patience)
 
     def _check_schema(self, timeout: float) -> None:
-        """See once, over a connection of ours, that the schema is there and in order."""
+        """See once, over a connection of ours, that the schema is there, and the namespace in it.
+
+        If the caller's transaction were the first to make it, all others would have to wait for its end.
+        """
         if not self._checked:
-            self.read(["schema"], timeout=timeout)
+            (outcome,) = self.apply([Release("schema", "nobody")], timeout=timeout)
+            if isinstance(outcome, Unknown):
+                raise outcome.error
             self._checked = True
 
     def _go_without_calls(self) -> None:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 REMEMBERED: Final = 256
 """How many different terms of acquires are kept ready."""
+RENEWED: Final = 20_000
+"""How many renewals are: a lease's is always the same."""
 PLAIN_FROM: Final = 8
 """The place of an acquire's ``parent``."""
 PLAIN: Final = Acquire("", "", "", 0)[PLAIN_FROM:]
@@ -36,6 +38,7 @@ class Requests:
         self._first = "".join(map(_word, first))
         self._count = len(first)
         self._terms: dict[tuple[str, int, bool, str, str], str] = {}
+        self._renewals: dict[Renew, str] = {}
         self._alone = {kind: f"*{self._count + 1 + WORDS[kind]}\r\n{self._first}{NO}" for kind in WORDS}
 
     def of(self, ops: Sequence[Op], now: str = "") -> bytes:
@@ -61,7 +64,7 @@ class Requests:
             elif kind is Release:
                 parts.append(_release(op))  # type: ignore[arg-type]
             elif kind is Renew:
-                parts.append(_renew(op))  # type: ignore[arg-type]
+                parts.append(self._renewals.get(op) or self._renew(op))  # type: ignore[arg-type]
             else:
                 parts.append(_revoke(op))  # type: ignore[arg-type]
         return _bytes(f"*{words}\r\n{self._first}{''.join(parts)}")
@@ -89,6 +92,14 @@ class Requests:
         self._terms[op.holder, op.ttl_ns, op.queue, op.notify, op.metadata] = terms
         return terms
 
+    def _renew(self, op: Renew) -> str:
+        """Keep ready what is sent again and again."""
+        packed = f"$1\r\nN\r\n{_word(op.resource)}{_word(op.lease_id)}{_word(str(op.token))}{_us(op.ttl_ns)}"
+        if len(self._renewals) >= RENEWED:
+            self._renewals.clear()
+        self._renewals[op] = packed
+        return packed
+
 
 def _extras(op: Acquire) -> str:
     parent, token = op.parent or ("", 0)
@@ -104,10 +115,6 @@ def _release(op: Release) -> str:
         f"$1\r\nL\r\n${len(resource)}\r\n{resource}\r\n${len(lease_id)}\r\n{lease_id}\r\n"
         f"{_word(successor) if successor else NO}{YES if abandon else NO}"
     )
-
-
-def _renew(op: Renew) -> str:
-    return f"$1\r\nN\r\n{_word(op.resource)}{_word(op.lease_id)}{_word(str(op.token))}{_us(op.ttl_ns)}"
 
 
 def _revoke(op: Revoke) -> str:
