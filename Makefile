@@ -23,7 +23,8 @@ demo: $(READY)   ## three workers, one job, a kill and a pause: who holds what, 
 
 test: lint       ## all checks and tests; installs the packages that these need
 	@tests/install-packages
-	$(BIN)/python -m pytest -n 4 --dist loadfile
+	$(BIN)/python -m pytest -n 4 --dist loadfile -m 'not heavy'
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m heavy
 
 lint: $(READY)   ## formatting, lint rules, types, layers
 	$(BIN)/ruff format --check .

@@ -21,6 +21,9 @@ from tests.needs import not_here
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+pytestmark = pytest.mark.heavy
+
+
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs/benchmarks"
 PAGE = ROOT / "docs/explanation/benchmarks.md"

@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.heavy
+
+
 ROOT = Path(__file__).parents[2]
 
 MUTANTS = {
@@ -23,6 +26,12 @@ MUTANTS = {
         "runtime/tenure.py",
         "deadline = sent_ns + self._timing.safe_time(outcome.ttl_ns)",
         "deadline = now + self._timing.safe_time(outcome.ttl_ns)",
+        "deadline_counts or outlives",
+    ),
+    "deadline of renewals of many counted from the reply": (
+        "runtime/keeper.py",
+        "belief = machine.granted(sent + tenure._timing.safe_time(outcome.ttl_ns))",
+        "belief = machine.granted(now + tenure._timing.safe_time(outcome.ttl_ns))",
         "deadline_counts or outlives",
     ),
     "renewal without owner check": (

@@ -11,6 +11,9 @@ from tests.crossprocess.storm import storm
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.heavy
+
+
 TTL = 1.0
 
 

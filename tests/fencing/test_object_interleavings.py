@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
     from tests.servers.s3 import S3Server
 
+pytestmark = pytest.mark.heavy
+
+
 STEPS = 14
 names = itertools.count()
 

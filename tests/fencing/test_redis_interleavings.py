@@ -18,6 +18,9 @@ from tests.servers.redis import redis_server
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+pytestmark = pytest.mark.heavy
+
+
 A_TIME = 50
 EXAMPLES = 200
 STEPS = 14

@@ -10,6 +10,8 @@ from tests.fencing.sql_places import PostgresPlace
 if TYPE_CHECKING:
     from tests.servers.postgres import PostgresServer
 
+pytestmark = pytest.mark.heavy
+
 
 class TestSqlalchemyOnPostgres(PostgresInterleavings):
     @pytest.fixture

@@ -12,6 +12,8 @@ from tests.fencing.sql_places import SqlitePlace
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.heavy
+
 
 class TestSqlite(Interleavings):
     @pytest.fixture(params=[False, True], ids=["sqlite3", "sqlalchemy"])

@@ -26,6 +26,9 @@ from tests.stores.stories import RESOURCES, Side, follow, hear, many_on_one_reso
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.heavy
+
+
 QUICK_DISK = "/dev/shm" if os.path.isdir("/dev/shm") else None
 
 serials = itertools.count()

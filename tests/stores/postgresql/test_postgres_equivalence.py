@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from leasehold.testing.clock import FakeClock
     from tests.servers.postgres import PostgresServer
 
+pytestmark = pytest.mark.heavy
+
+
 MARK = "mark"
 
 serials = itertools.count()

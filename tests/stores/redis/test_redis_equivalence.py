@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from leasehold.stores.base import Subscription
     from tests.servers.redis import RedisServer
 
+pytestmark = pytest.mark.heavy
+
+
 MS = MILLISECOND
 RESOURCES = ("x", "y", "y/z", "é/\U0001f512")
 HERE = "here"

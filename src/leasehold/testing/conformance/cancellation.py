@@ -182,10 +182,14 @@ class Cancellation(Case):
     def test_a_timeout_around_the_body_stays_one(self, lab: Harness) -> None:
         async def scenario() -> None:
             async with AsyncClient(lab.url()) as client:
-                with pytest.raises(TimeoutError):
+
+                async def stay() -> None:
                     async with asyncio.timeout(None) as limit, client.acquire("job", ttl=30):
                         limit.reschedule(asyncio.get_running_loop().time() + 0.05)
                         await asyncio.sleep(PATIENCE)
+
+                with pytest.raises(TimeoutError):
+                    await stay()
                 assert await client.get("job") is None
 
         asyncio.run(scenario())

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from leasehold.core.lease import MAX_RESOURCE_BYTES
-from leasehold.errors import ConfigError, InvalidResource
-from leasehold.testing.conformance.base import Case
+from leasehold.errors import ConfigError, InvalidResource, LeaseHeld, StoreUnavailable
+from leasehold.testing.conformance.base import Case, until
 
 if TYPE_CHECKING:
     from leasehold.stores.base import Store
@@ -74,7 +74,8 @@ class Naming(Case):
 
     def test_the_declared_bounds_of_the_ttl(self, face: Face, store: Store) -> None:
         declared = store.guarantees
-        face.release(face.acquire("job", ttl=declared.min_ttl_ns / 1e9, wait=0))
+        face.get("job")  # the way to the store is open from here on
+        until(lambda: _is_in_time(face, declared.min_ttl_ns / 1e9), "an answer in time for so short a lease")
         face.release(face.acquire("job", ttl=declared.max_ttl_ns / 1e9, wait=0))
         with pytest.raises(ConfigError):
             face.acquire("job", ttl=declared.max_ttl_ns / 1e9 + 1)
@@ -83,3 +84,11 @@ class Naming(Case):
         """A store that folds names into a few buckets would refuse some of these."""
         leases = [face.try_acquire(f"shard/{i}", ttl=60) for i in range(300)]
         assert None not in leases
+
+
+def _is_in_time(face: Face, ttl: float) -> bool:
+    try:
+        face.release(face.acquire("job", ttl=ttl, wait=0))
+    except (StoreUnavailable, LeaseHeld):  # on a busy machine it may have taken longer than that lasts
+        return False
+    return True

@@ -28,11 +28,11 @@ class Renewing(Case):
     """A lease lives as long as its owner does, and no longer."""
 
     def test_by_itself_for_many_ttls(self, face: Face, lab: Harness) -> None:
-        lease = face.acquire("job", ttl=lab.ttl)
+        lease = face.acquire("job", ttl=lab.steady)
         for _ in range(6):
-            pass_time(lab.ttl / 2)
+            pass_time(lab.steady / 2)
             lease.check()
-            assert face.try_acquire("job", ttl=lab.ttl) is None
+            assert face.try_acquire("job", ttl=lab.steady) is None
         record = face.get("job")
         assert record is not None
         assert record.renewals >= 3
@@ -129,25 +129,25 @@ class Renewing(Case):
 
     def test_one_lost_reply_loses_nothing(self, faulty: FaultyStore, faulty_face: Face, lab: Harness) -> None:
         told: list[str] = []
-        lease = faulty_face.acquire("job", ttl=lab.ttl)
+        lease = faulty_face.acquire("job", ttl=lab.steady)
         lease.on_jeopardy(lambda _: told.append("jeopardy"))
         lease.on_lost(lambda _: told.append("lost"))
         faulty.matching = lambda op: isinstance(op, Renew)
         faulty.lost_replies = 1
         until(lambda: faulty.lost_replies == 0, "a renewal")
         until(lambda: lease.state is State.HELD, "safety")
-        pass_time(lab.ttl)
+        pass_time(lab.steady)
         lease.check()
         assert told == ["jeopardy"]
 
     def test_bounded_by_max_hold(self, face: Face, lab: Harness) -> None:
         start = SYSTEM.now()
         told: list[float] = []
-        lease = face.acquire("job", ttl=lab.ttl, max_hold=2 * lab.ttl)
+        lease = face.acquire("job", ttl=lab.steady, max_hold=2 * lab.steady)
         lease.on_jeopardy(lambda it: told.append(it.remaining))
         assert face.wait_lost(lease, PATIENCE)
         held = (SYSTEM.now() - start) / 1e9
-        assert 1.5 * lab.ttl < held
+        assert 1.5 * lab.steady < held
         assert lease.loss == "expired"
         until(lambda: len(told) == 1, "the word that it ends, while there is time left")
         assert told[0] > 0
@@ -161,9 +161,9 @@ class Renewing(Case):
         face.release(face.acquire("job", ttl=30, wait=PATIENCE))
 
     def test_stops_when_the_work_stalls(self, face: Face, lab: Harness) -> None:
-        lease = face.acquire("job", ttl=lab.ttl, stall_after=lab.ttl)
+        lease = face.acquire("job", ttl=lab.steady, stall_after=lab.steady)
         for _ in range(8):
-            pass_time(lab.ttl / 4)
+            pass_time(lab.steady / 4)
             lease.progress()
         lease.check()
         assert face.wait_lost(lease, PATIENCE)
@@ -171,6 +171,6 @@ class Renewing(Case):
 
     @pytest.mark.parametrize("strategy", ["third", "eager", "lazy", "dhcp", "adaptive"])
     def test_with_every_strategy(self, face: Face, lab: Harness, strategy: str) -> None:
-        lease = face.acquire("job", ttl=lab.ttl, renewal=strategy)
-        pass_time(2 * lab.ttl)
+        lease = face.acquire("job", ttl=lab.steady, renewal=strategy)
+        pass_time(2 * lab.steady)
         lease.check()
