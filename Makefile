@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 PEERS  := $(VENV)/.peers
 
-.PHONY: help demo test lint bench docs clean
+.PHONY: help demo test consensus lint bench docs clean
 .DEFAULT_GOAL := help
 
 help:            ## show what there is
@@ -23,8 +23,12 @@ demo: $(READY)   ## three workers, one job, a kill and a pause: who holds what, 
 
 test: lint       ## all checks and tests; installs the packages that these need
 	@tests/install-packages
-	$(BIN)/python -m pytest -n 4 --dist loadfile -m 'not heavy'
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m heavy
+	$(BIN)/python -m pytest -n 4 --dist loadfile -m 'not heavy and not consensus'
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'heavy and not consensus'
+
+consensus: $(READY) ## the tests of etcd and ZooKeeper, one node and three: they wait a lot (20 min)
+	@tests/install-packages consensus
+	$(BIN)/python -m pytest -n 4 --dist loadfile -m consensus
 
 lint: $(READY)   ## formatting, lint rules, types, layers
 	$(BIN)/ruff format --check .

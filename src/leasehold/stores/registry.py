@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from leasehold.errors import ConfigError
 from leasehold.stores.base import StoreURL
@@ -22,11 +22,35 @@ class Entry(NamedTuple):
     extra: str | None = None
 
 
+class EngineLike(Protocol):
+    """An engine of SQLAlchemy, sync or async, as far as it matters here: it knows a URL."""
+
+    @property
+    def url(self) -> Any:
+        """Where it connects to."""
+        ...
+
+    @property
+    def dialect(self) -> Any:
+        """What it speaks there."""
+        ...
+
+
 KNOWN = {
     "memory": Entry("leasehold.stores.memory:MemoryStore"),
     "sqlite": Entry("leasehold.stores.sqlite:SqliteStore"),
     "redis": Entry("leasehold.stores.redis:RedisStore", "redis"),
     "rediss": Entry("leasehold.stores.redis:RedisStore", "redis"),
+    "redis+sentinel": Entry("leasehold.stores.redis:RedisStore", "redis"),
+    "rediss+sentinel": Entry("leasehold.stores.redis:RedisStore", "redis"),
+    "redis+cluster": Entry("leasehold.stores.redis:RedisStore", "redis"),
+    "rediss+cluster": Entry("leasehold.stores.redis:RedisStore", "redis"),
+    "postgresql": Entry("leasehold.stores.postgresql:PostgresStore", "postgresql"),
+    "postgres": Entry("leasehold.stores.postgresql:PostgresStore", "postgresql"),
+    "postgresql+psycopg": Entry("leasehold.stores.postgresql:PostgresStore", "postgresql"),
+    "zookeeper": Entry("leasehold.stores.zookeeper:ZooKeeperStore", "zookeeper"),
+    "etcd": Entry("leasehold.stores.etcd:EtcdStore", "etcd"),
+    "etcds": Entry("leasehold.stores.etcd:EtcdStore", "etcd"),
 }
 ENTRY_POINTS = "leasehold.stores"
 """Other packages add theirs here: ``scheme = "package.module:Class"``, called with a `StoreURL` and a `Clock`."""
@@ -40,6 +64,21 @@ def open_store(url: str, clock: Clock) -> Store:
         return factory(parsed, clock)
     except ModuleNotFoundError as error:
         raise _not_installed(parsed.scheme, KNOWN.get(parsed.scheme), error) from error
+
+
+def url_of(where: str | Store | EngineLike) -> object:
+    """Return the URL where an SQLAlchemy engine connects to; whatever else it is, as it is.
+
+    The engine itself is not used: leases need connections that no pool of its user's can run out of.
+    """
+    url: Any = getattr(where, "url", None)
+    render = getattr(url, "render_as_string", None)
+    if not callable(render):
+        return where
+    backend = url.get_backend_name()
+    if backend != "postgresql":
+        raise ConfigError(f"this engine connects to {backend}: name the store of the leases by its URL")
+    return str(url.set(drivername="postgresql").render_as_string(hide_password=False))
 
 
 def guarantees() -> list[Guarantees]:

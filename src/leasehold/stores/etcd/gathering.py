@@ -1,0 +1,133 @@
+"""Makes one transaction of what several threads ask at the same time: each costs etcd an entry in its log, synced to disk.
+
+A few callers are under way at once; whoever comes meanwhile waits, and the first of those then takes all along that
+have come. Nobody waits for more to come, so a single caller loses nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Final
+
+from leasehold.core.clock import SECOND
+from leasehold.core.ops import Renew, Unknown
+from leasehold.errors import StoreUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from leasehold.core.clock import Clock
+    from leasehold.core.ops import Op, Outcome
+
+LANES: Final = 2
+"""How many transactions are under way at once."""
+MOST_OPS: Final = 100
+
+
+class Caller:
+    """A thread that waits: for its turn to go, or for somebody who takes its operations along."""
+
+    __slots__ = ("give_up", "ops", "outcomes", "party", "ready")
+
+    def __init__(self, ops: Sequence[Op], give_up: int) -> None:
+        self.ops = ops
+        self.give_up = give_up
+        self.outcomes: list[Outcome] | None = None
+        self.party: list[Caller] | None = None
+        """Whom it takes along, once it is its turn."""
+        self.ready = threading.Event()
+
+
+class Gathering:
+    """The callers of one store."""
+
+    def __init__(self, carry_out: Callable[[Sequence[Op], int], list[Outcome]], clock: Clock) -> None:
+        self._carry_out = carry_out
+        self._clock = clock
+        self.forget()
+
+    def forget(self) -> None:
+        """Know of nobody: at the start, and in a forked child, where those threads are not."""
+        self._lock = threading.Lock()
+        self._waiting: list[Caller] = []
+        self._under_way = 0
+
+    def apply(self, ops: Sequence[Op], give_up: int) -> list[Outcome]:
+        """Carry the operations out, with others' or by themselves. Renewals never wait for anybody."""
+        if type(ops[0]) is Renew:
+            return self._carry_out(ops, give_up)
+        me = Caller(ops, give_up)
+        with self._lock:
+            if self._under_way < LANES:
+                self._under_way += 1
+                me.party = [me]
+            else:
+                self._waiting.append(me)
+        if me.party is None and not self._has_turn(me):
+            return _silence(ops)
+        if me.party is not None:
+            self._go(me.party)
+        return me.outcomes if me.outcomes is not None else _silence(ops)
+
+    def _has_turn(self, me: Caller) -> bool:
+        """Wait until it is the caller's turn, or somebody has taken it along; not for longer than it has time."""
+        try:
+            if me.ready.wait(max(0, me.give_up - self._clock.now()) / SECOND):
+                return True
+            with self._lock:
+                if me in self._waiting:
+                    self._waiting.remove(me)
+                    return False
+            me.ready.wait()  # just now; whoever takes it along has no more time than it has
+        except BaseException:
+            self._leave(me)
+            raise
+        return True
+
+    def _leave(self, me: Caller) -> None:
+        """Go without an answer, and don't let anybody wait for that: an interrupt."""
+        with self._lock:
+            if me in self._waiting:
+                self._waiting.remove(me)
+        if me.party is not None:
+            self._end(me.party)
+
+    def _go(self, party: list[Caller]) -> None:
+        try:
+            ops = [op for caller in party for op in caller.ops]
+            outcomes = iter(self._carry_out(ops, min(caller.give_up for caller in party)))
+            for caller in party:
+                caller.outcomes = [next(outcomes) for _ in caller.ops]
+        finally:
+            self._end(party)
+
+    def _end(self, party: list[Caller]) -> None:
+        """Let those go that were taken along, and then the next ones: all that have nothing to do with one another."""
+        for caller in party[1:]:
+            caller.ready.set()
+        with self._lock:
+            chosen = self._next_party()
+            if not chosen:
+                self._under_way -= 1
+                return
+            self._waiting = [caller for caller in self._waiting if caller not in chosen]
+            chosen[0].party = chosen
+        chosen[0].ready.set()
+
+    def _next_party(self) -> list[Caller]:
+        party: list[Caller] = []
+        names: set[str] = set()
+        count = 0
+        now = self._clock.now()
+        for caller in self._waiting:
+            wanted = {op.resource for op in caller.ops}
+            if caller.give_up <= now or (party and (count + len(caller.ops) > MOST_OPS or names & wanted)):
+                continue
+            party.append(caller)
+            names |= wanted
+            count += len(caller.ops)
+        return party
+
+
+def _silence(ops: Sequence[Op]) -> list[Outcome]:
+    return [Unknown(StoreUnavailable("etcd", "others' requests took all the time"))] * len(ops)

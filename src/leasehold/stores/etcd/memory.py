@@ -1,0 +1,130 @@
+"""What a client remembers: shortcuts, all of it. Where it is wrong, a transaction says so, and nothing comes of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from leasehold.core.clock import MILLISECOND, SECOND
+from leasehold.core.ops import Revoke
+
+if TYPE_CHECKING:
+    from leasehold.core.clock import Clock
+    from leasehold.core.ops import Op
+    from leasehold.stores.etcd.leases import EtcdLease, Leases
+    from leasehold.stores.etcd.table import Snapshot
+
+MOST: Final = 10_000
+SOON_NS: Final = 100 * MILLISECOND
+"""When to look again for a lease that is over, and that etcd has not cleared away yet."""
+LATE_NS: Final = 3 * SECOND // 2
+"""By when etcd has cleared it away."""
+
+
+Key: TypeAlias = tuple[str, str]
+"""A resource, and a lease id."""
+
+
+def key_of(op: Op) -> Key:
+    """Return what an operation is about."""
+    return op.resource, "" if isinstance(op, Revoke) else op.lease_id
+
+
+@dataclass(slots=True)
+class Grip:
+    """What this client knows of a lease that it was granted itself."""
+
+    resource: str
+    modified: int
+    """The revision of the last write of its key."""
+    token: int
+    leases: list[EtcdLease]
+    """The etcd leases to keep alive: the key's own and, with a lock delay, that of what comes after it."""
+    value: dict[str, Any]
+    simple: bool
+    """Whether ending it takes nothing but a note."""
+    renewals: int = 0
+    renewed_us: int = 0
+
+
+class Memory:
+    """What one store remembers. Safe for threads, as each step is one step of a dict."""
+
+    def __init__(self, leases: Leases, clock: Clock) -> None:
+        self._leases = leases
+        self._clock = clock
+        self.forget()
+
+    def forget(self) -> None:
+        """Remember nothing: at the start, and in a forked child, where what there is belongs to the parent."""
+        self.grips: dict[Key, Grip] = {}
+        """What was granted here."""
+        self.called: dict[Key, int] = {}
+        """Waiters whose turn it is, and the revision in which the resource came free."""
+        self.places: dict[Key, EtcdLease] = {}
+        """Waiters, and the etcd leases of their places in the queue."""
+        self.free: dict[str, int] = {}
+        """Resources that were given back here, and the revision in which that was."""
+        self._seen_free: dict[str, tuple[object, int]] = {}
+        self._ends: dict[int, int] = {}
+
+    def hold(self, key: Key, grip: Grip) -> None:
+        """Remember a lease of our own."""
+        if len(self.grips) >= MOST:
+            now = self._clock.now()
+            for old in [i for i, g in self.grips.items() if all(lease.left_ns(now) < 0 for lease in g.leases)]:
+                self.grips.pop(old, None)
+        self.grips[key] = grip
+        self.free.pop(grip.resource, None)
+
+    def freed(self, resource: str, revision: int) -> None:
+        """Remember that a resource is free."""
+        _make_room(self.free)
+        self.free[resource] = revision
+
+    def wrong(self, key: Key) -> None:
+        """Forget what has turned out not to be so."""
+        self.free.pop(key[0], None)
+        self.called.pop(key, None)
+
+    def leave(self, key: Key) -> None:
+        """Forget a waiter, and keep its etcd lease for the next one."""
+        self.called.pop(key, None)
+        place = self.places.pop(key, None)
+        if place is not None:
+            self._leases.give(place)
+
+    def free_for(self, snapshot: Snapshot) -> int:
+        """Return for how long this client has seen a resource free, and the same waiter first."""
+        if not snapshot.waits and not (snapshot.kv and snapshot.kv.value.get("successor")):
+            return 0
+        now = self._clock.now()
+        waiters = snapshot.waiters()
+        what = (snapshot.modified, waiters[0].created if waiters else 0)
+        seen = self._seen_free.get(snapshot.resource)
+        if seen is None or seen[0] != what:
+            _make_room(self._seen_free)
+            seen = self._seen_free[snapshot.resource] = what, now
+        return now - seen[1]
+
+    def first_seen_free(self, resource: str) -> int:
+        """Return since when that is; the far future where it isn't."""
+        seen = self._seen_free.get(resource)
+        return seen[1] if seen is not None else 2**63
+
+    def ends(self, lease: int, left: tuple[int, int]) -> int:
+        """Return when to come for what an etcd lease keeps, by all that was heard of its whole seconds so far."""
+        least, most = left
+        now = self._clock.now()
+        ends = self._ends.get(lease, 0)
+        if ends < now + least or ends + LATE_NS < now:
+            ends = now + most
+        ends = min(ends, now + most)
+        _make_room(self._ends)
+        self._ends[lease] = ends
+        return max(SOON_NS, ends - now)
+
+
+def _make_room(things: dict[Any, Any]) -> None:
+    if len(things) >= MOST:
+        things.clear()

@@ -1,0 +1,193 @@
+"""What the rules have decided, as writes: conditional on nothing having changed since it was read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from leasehold.core.clock import SECOND
+from leasehold.core.ops import WAITER_LIFE_NS, Acquire, Loss
+from leasehold.stores.etcd.layout import HELD, delete, exists, put, unchanged
+
+if TYPE_CHECKING:
+    from leasehold.core.entry import Entry
+    from leasehold.core.ops import Notice, Op
+    from leasehold.stores.etcd.layout import KV, Layout
+    from leasehold.stores.etcd.table import Snapshot, Table
+
+OWN: Final = "own"
+DELAY: Final = "delay"
+HOLD: Final = "hold"
+PLACE: Final = "place"
+NOTES: Final = "notes"
+
+
+@dataclass(slots=True)
+class Plan:
+    """A transaction in the making. The etcd leases that its keys hang on are filled in when they are known."""
+
+    compare: list[bytes] = field(default_factory=list)
+    puts: list[tuple[str, dict[str, Any], str | int]] = field(default_factory=list)
+    """Key, value, and the etcd lease: by its number, or by the name of one in ``needs`` or `NOTES`."""
+    deletes: list[str] = field(default_factory=list)
+    needs: dict[str, int] = field(default_factory=dict)
+    """Which new etcd leases it takes, and their seconds."""
+    granted: dict[str, Any] | None = None
+    """The value of the key, where the one who asks gets the lease."""
+
+    @property
+    def grants(self) -> bool:
+        """Whether the one who asks gets the lease."""
+        return self.granted is not None
+
+    @property
+    def needs_notes(self) -> bool:
+        """Whether something is to be remembered for a minute."""
+        return any(lease == NOTES for _, _, lease in self.puts)
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to write."""
+        return bool(self.puts or self.deletes)
+
+    def success(self, leases: dict[str | int, int], plus: int) -> list[bytes]:
+        """Return the operations; ``plus`` is what is added to the revision to make a token."""
+        if self.granted is not None and plus:
+            self.granted["plus"] = plus
+        puts = [put(key, value, lease if isinstance(lease, int) else leases[lease]) for key, value, lease in self.puts]
+        return puts + [delete(key) for key in self.deletes]
+
+
+def whole_seconds(ns: int) -> int:
+    """Return a TTL as etcd takes it: never shorter than asked for."""
+    return max(1, -(-ns // SECOND))
+
+
+def held_value(op: Acquire, wall_us: int) -> dict[str, Any]:
+    """Return what stands in the key of a lease that was just granted."""
+    value: dict[str, Any] = {
+        "state": HELD,
+        "holder": op.holder,
+        "id": op.lease_id,
+        "ttl_ns": op.ttl_ns,
+        "granted_us": wall_us,
+    }
+    for name in ("metadata", "notify", "parent", "soft_ns", "grace_ns", "lock_delay_ns", "hold_at_least_ns"):
+        if getattr(op, name):
+            value[name] = getattr(op, name)
+    return value
+
+
+def rewritten(kv: KV) -> dict[str, Any]:
+    """Return the value of a lease that goes on, for another write: with its token, which isn't that write's."""
+    value = {**kv.value, "token": kv.token}
+    value.pop("news", None)
+    return value
+
+
+def ended_value(kv: KV, how: str, wall_us: int, successor: str = "") -> dict[str, Any]:
+    """Return what stands there afterwards, for a minute."""
+    value = {"state": how, "holder": kv.value["holder"], "id": kv.value["id"], "token": kv.token, "at_us": wall_us}
+    return {**value, "successor": successor} if successor else value
+
+
+def notice_put(layout: Layout, notice: Notice, freed: int = 0) -> tuple[str, dict[str, Any], str | int]:
+    """Return the word to one client."""
+    value = {"summons": str(notice.summons), "resource": notice.resource, "id": notice.lease_id, "freed": freed}
+    return layout.notice(notice.address) + notice.lease_id, value, NOTES
+
+
+def plan(layout: Layout, table: Table, op: Op) -> Plan:
+    """Return what is to be written for what the rules have saved."""
+    making = _Making(layout, table)
+    made = making.made
+    for resource, entry in table.saved.items():
+        making.lease(op, entry, table.loaded[resource])
+        making.waits(entry, table.loaded[resource])
+    made.puts += [notice_put(layout, notice) for notice in table.notices]
+    if not made:
+        return made
+    made.compare += [unchanged(layout.lease(s.resource), s.modified) for s in table.loaded.values()]
+    # Whoever is called must still be there, or the next one would wait for nothing.
+    waiters = {w.key for s in table.loaded.values() for w in s.waiters()}
+    called = {layout.waiter(n.resource, n.lease_id) for n in table.notices}
+    made.compare += [exists(key) for key in sorted(called & waiters)]
+    return made
+
+
+class _Making:
+    def __init__(self, layout: Layout, table: Table) -> None:
+        self.made = Plan()
+        self._layout = layout
+        self._table = table
+
+    def lease(self, op: Op, entry: Entry, before: Snapshot) -> None:
+        """Write what became of the lease: another one, none, or the same with something to note."""
+        kv = before.kv
+        was = kv.value["id"] if kv is not None and kv.held else None
+        if entry.lease_id is not None and entry.lease_id != was:
+            assert isinstance(op, Acquire)
+            self._grant(op)
+        elif was is not None:
+            assert kv is not None
+            if entry.lease_id is None:
+                self._end(entry, kv, before)
+            else:
+                self._note(entry, kv)
+
+    def waits(self, entry: Entry, before: Snapshot) -> None:
+        """Write who has come, who has gone, and who must never be granted anything."""
+        made, layout, resource = self.made, self._layout, entry.resource
+        waiting = entry.waiting
+        queue = {w.lease_id: w for w in waiting.queue} if waiting else {}
+        known = {kv.key for kv in before.waits}
+        for lease_id, waiter in queue.items():
+            key = layout.waiter(resource, lease_id)
+            if key not in known:
+                value = {"holder": waiter.holder, "notify": waiter.notify, "since_us": waiter.since_us}
+                made.needs[PLACE] = whole_seconds(WAITER_LIFE_NS)
+                made.puts.append((key, value, PLACE))
+                made.compare.append(unchanged(layout.never(resource, lease_id), 0))
+        places = layout.waiter(resource, "")
+        made.deletes += [kv.key for kv in before.waiters() if kv.key.removeprefix(places) not in queue]
+        for lease_id in waiting.tombstones if waiting else ():
+            key = layout.never(resource, lease_id)
+            if key not in known:
+                made.puts.append((key, {}, NOTES))
+
+    def _grant(self, op: Acquire) -> None:
+        made, layout, table = self.made, self._layout, self._table
+        made.granted = held_value(op, table.wall_us)
+        lease: str | int = OWN
+        if op.parent is not None:
+            if op.ttl_ns == 0:
+                parent = table.loaded[op.parent[0]].kv
+                assert parent is not None
+                lease = parent.lease
+            made.puts.append((layout.under(op.parent[0]) + op.resource, {}, lease))
+        if lease == OWN:
+            made.needs[OWN] = whole_seconds(op.ttl_ns)
+        made.puts.append((layout.lease(op.resource), made.granted, lease))
+        for why, ns in ((DELAY, op.lock_delay_ns and op.ttl_ns + op.lock_delay_ns), (HOLD, op.hold_at_least_ns)):
+            if ns:
+                made.needs[why] = whole_seconds(ns)
+                made.puts.append((layout.closed(op.resource, why), {"holder": op.holder}, why))
+        made.compare.append(unchanged(layout.never(op.resource, op.lease_id), 0))
+
+    def _end(self, entry: Entry, kv: KV, before: Snapshot) -> None:
+        made, layout = self.made, self._layout
+        reservation = entry.waiting.reservation if entry.waiting else None
+        successor = reservation.successor if reservation else ""
+        note = ended_value(kv, entry.ended or "", self._table.wall_us, successor)
+        made.puts.append((layout.lease(entry.resource), note, NOTES))
+        made.deletes += [w.key for w in before.waits if w.key.endswith("//closed/delay")]
+        if kv.value.get("parent"):
+            made.deletes.append(layout.under(kv.value["parent"][0]) + entry.resource)
+
+    def _note(self, entry: Entry, kv: KV) -> None:
+        changed = [n for n in ("revoked", "has_children") if getattr(entry, n) and not kv.value.get(n)]
+        value = rewritten(kv) | dict.fromkeys(changed, True)
+        if "revoked" in changed:
+            value["revoked_us"] = self._table.wall_us
+            value["news"] = str(Loss.REVOKED)
+        if changed:
+            self.made.puts.append((self._layout.lease(entry.resource), value, kv.lease))

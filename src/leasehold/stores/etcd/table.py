@@ -1,0 +1,194 @@
+"""What etcd has about some resources, as the table that the rules decide on.
+
+etcd has no clock that a transaction could read. Whether a lease lives is whether its key is there, so the times of
+the rules are made up around one ``now``: what is there has time left, and what is free is so for as long as this
+client has seen it free.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from leasehold.core.clock import SECOND
+from leasehold.core.entry import Entry, Reservation, Waiter, Waiting
+from leasehold.core.ops import RESERVATION_NS, WAITER_LIFE_NS, Acquire, Release, Revoke
+from leasehold.core.rules import TOMBSTONE_NS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from leasehold.core.clock import Clock
+    from leasehold.core.ops import Event, Notice, Op
+    from leasehold.stores.etcd.layout import KV, Layout
+
+MOST_CHILDREN: Final = 40
+"""Children that are ended in the parent's own transaction; those beyond end with the parent's etcd lease."""
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """The keys of one resource, at one moment."""
+
+    resource: str
+    kv: KV | None
+    waits: list[KV] = field(default_factory=list)
+    children: list[str] | None = None
+    """None: nobody has looked."""
+
+    @property
+    def modified(self) -> int:
+        """The revision of the last write of the lease's key; 0 where there is none."""
+        return self.kv.modified if self.kv else 0
+
+    def closed(self) -> KV | None:
+        """Return what keeps everybody out of the free resource."""
+        return next((kv for kv in self.waits if "//closed/" in kv.key), None)
+
+    def waiters(self) -> list[KV]:
+        """Return the queue."""
+        return [kv for kv in self.waits if "//queue/" in kv.key]
+
+    def waiter(self, lease_id: str) -> KV | None:
+        """Return this id's place in the queue."""
+        return next((kv for kv in self.waits if kv.key.endswith(f"//queue/{lease_id}")), None)
+
+    def etcd_leases(self) -> list[int]:
+        """Return the etcd leases whose time matters to others: the holder's, or of what keeps them out."""
+        if self.kv is not None and self.kv.held:
+            return [self.kv.lease]
+        closed = self.closed()
+        return [closed.lease] if closed else []
+
+
+class Missing(Exception):  # noqa: N818 - no error: it says what to look at
+    """The rules need to know about another resource, too."""
+
+    def __init__(self, resource: str, *, children: bool = False) -> None:
+        self.resource = resource
+        self.children = children
+
+
+class Table:
+    """A `leasehold.core.rules.Table` of what was read. What is saved is for `plan` to write."""
+
+    floor = 0
+
+    def __init__(
+        self, op: Op, layout: Layout, loaded: dict[str, Snapshot], left: dict[int, tuple[int, int]], clock: Clock
+    ) -> None:
+        self.now = clock.now()
+        self.wall_us = clock.wall_us()
+        self.free_for: Callable[[Snapshot], int] = lambda _: 0
+        """For how long a resource was seen free."""
+        self.events: list[Event] = []
+        self.notices: list[Notice] = []
+        self.saved: dict[str, Entry] = {}
+        self.loaded = loaded
+        self.guessed: set[int] = set()
+        """The etcd leases whose time was needed, and isn't known."""
+        self._op = op
+        self._layout = layout
+        self._left = left
+        self._entries: dict[str, Entry] = {}
+
+    def load(self, resource: str) -> Entry:
+        """Return the entry."""
+        entry = self._entries.get(resource)
+        if entry is None:
+            if resource not in self.loaded:
+                raise Missing(resource)
+            entry = self._entries[resource] = self._entry(self.loaded[resource])
+        return entry
+
+    def save(self, entry: Entry) -> None:
+        """Note that it has changed."""
+        self.saved[entry.resource] = entry
+
+    def children(self, resource: str, token: int) -> list[Entry]:
+        """Return the entries whose parent is this lease."""
+        names = self.loaded[resource].children
+        if names is None:
+            raise Missing(resource, children=True)
+        entries = [self.load(name) for name in names[:MOST_CHILDREN]]
+        return [e for e in entries if (e.parent, e.parent_token) == (resource, token)]
+
+    # --- inside ---------------------------------------------------------------------------------------------------
+
+    def _time_left(self, lease: int, resource: str, owner: str = "", *, matters: bool = True) -> int:
+        """Return the time that others have to wait, at most; or, for whoever relies on it, that is left at least."""
+        left = self._left.get(lease)
+        if left is None:
+            if matters:
+                self.guessed.add(lease)
+            return SECOND
+        op = self._op
+        for_others = isinstance(op, Revoke) or (isinstance(op, Acquire) and op.lease_id != owner)
+        return max(1, left[for_others and resource == op.resource])
+
+    def _entry(self, snapshot: Snapshot) -> Entry:
+        entry = Entry(snapshot.resource)
+        kv, now = snapshot.kv, self.now
+        if kv is not None:
+            entry.token = kv.token
+            entry.holder = kv.value["holder"]
+        closed = snapshot.closed()
+        if kv is not None and kv.held:
+            self._held(entry, kv, snapshot)
+        elif closed is not None:
+            entry.holder, entry.token = closed.value["holder"], max(entry.token, closed.value.get("token", 0))
+            entry.expiry_ns = now + self._time_left(closed.lease, snapshot.resource)
+        else:
+            entry.expiry_ns = now - self.free_for(snapshot)
+        if kv is not None and not kv.held:
+            entry.ended = kv.value["state"]
+        entry.waiting = self._waiting(entry, snapshot)
+        return entry
+
+    def _held(self, entry: Entry, kv: KV, snapshot: Snapshot) -> None:
+        value, now = kv.value, self.now
+        entry.lease_id = value["id"]
+        entry.ttl_ns = value["ttl_ns"]
+        matters = self._matters(value, snapshot)
+        entry.expiry_ns = now + self._time_left(kv.lease, snapshot.resource, value["id"], matters=matters)
+        entry.granted_us = entry.renewed_us = value["granted_us"]
+        entry.metadata = value.get("metadata", "")
+        entry.notify = value.get("notify", "")
+        entry.parent, entry.parent_token = value.get("parent", (None, 0))
+        for name in ("soft_ns", "grace_ns", "lock_delay_ns", "hold_at_least_ns"):
+            setattr(entry, name, value.get(name, 0))
+        entry.revoked = value.get("revoked", False)
+        entry.has_children = value.get("has_children", False)
+        entry.granted_ns = now - entry.hold_at_least_ns
+        hold = next((w for w in snapshot.waits if w.key.endswith("//closed/hold")), None)
+        if hold is not None:
+            if hold.lease not in self._left:
+                self.guessed.add(hold.lease)
+            entry.granted_ns += self._left.get(hold.lease, (0, entry.hold_at_least_ns))[1]
+
+    def _matters(self, value: dict[str, Any], snapshot: Snapshot) -> bool:
+        """Whether what is answered depends on how much time a lease has left."""
+        op = self._op
+        if isinstance(op, Release) or (isinstance(op, Revoke) and op.force):
+            return False
+        if snapshot.resource != op.resource or value.get("revoked") or value["ttl_ns"] == 0:
+            return True
+        return isinstance(op, Revoke) or (isinstance(op, Acquire) and op.lease_id != value["id"])
+
+    def _waiting(self, entry: Entry, snapshot: Snapshot) -> Waiting | None:
+        now = self.now
+        waiting = Waiting()
+        for kv in snapshot.waits:
+            name = kv.key.removeprefix(self._layout.wait(snapshot.resource))
+            kind, _, lease_id = name.partition("/")
+            if kind == "queue":
+                value = kv.value
+                place = Waiter(lease_id, value["holder"], value["notify"], value["since_us"], now + WAITER_LIFE_NS)
+                waiting.queue.append(place)
+            elif kind == "never":
+                waiting.tombstones[lease_id] = now + TOMBSTONE_NS
+        successor = snapshot.kv.value.get("successor") if snapshot.kv else None
+        if successor:
+            until = entry.expiry_ns + RESERVATION_NS
+            waiting.reservation = Reservation(until, successor=successor)
+        return waiting if waiting.queue or waiting.tombstones or waiting.reservation else None

@@ -1,0 +1,92 @@
+"""One operation on its way through as many transactions as it takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from leasehold.stores.etcd.layout import found, get, get_all
+from leasehold.stores.etcd.table import Snapshot
+
+if TYPE_CHECKING:
+    from leasehold.core.ops import Op, Outcome
+    from leasehold.stores.etcd.layout import Layout
+    from leasehold.stores.etcd.leases import EtcdLease
+    from leasehold.stores.etcd.memory import Grip
+    from leasehold.stores.etcd.plan import Plan
+    from leasehold.stores.etcd.table import Missing
+
+
+@dataclass(slots=True)
+class Task:
+    """An operation, and what is known about it so far."""
+
+    op: Op
+    index: int
+    names: list[str]
+    """The resources that the answer depends on, as far as is known."""
+    families: set[str] = field(default_factory=set)
+    """Those of them whose children matter, too."""
+    loaded: dict[str, Snapshot] | None = None
+    left: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """How long etcd leases last, at least and at most."""
+    keep: list[int] = field(default_factory=list)
+    """The etcd leases to keep alive with the next transaction."""
+    asked: list[int] = field(default_factory=list)
+    """Those that were to be kept alive with the last one."""
+    kept: dict[int, EtcdLease] = field(default_factory=dict)
+    """Those that were."""
+    plan: Plan | None = None
+    planned: Outcome | None = None
+    """The answer once the plan has been carried out."""
+    leases: dict[str, EtcdLease] = field(default_factory=dict)
+    """The new etcd leases that the plan, or the shortcut, makes use of."""
+    quick: bool = False
+    """Whether the transaction under way is a shortcut, on what this client remembers."""
+    grip: Grip | None = None
+    """What is to be released by a shortcut."""
+    tries: int = 0
+    """How often somebody else was faster."""
+    looks: int = 0
+    """How often it was kept alive, and that could not be made certain."""
+    in_doubt: bool = False
+    """Whether an earlier transaction was left without an answer."""
+    outcome: Outcome | None = None
+
+    @property
+    def looking(self) -> bool:
+        """Whether the next thing is to read what the answer depends on."""
+        return not self.quick and self.plan is None
+
+    def reads(self) -> int:
+        """Return how many reads that takes."""
+        return 2 * len(self.names) + len(self.families)
+
+    def look(self, layout: Layout) -> list[bytes]:
+        """Return the reads that show what the answer depends on."""
+        reads = []
+        for name in self.names:
+            reads += [get(layout.lease(name)), get_all(layout.wait(name))]
+            if name in self.families:
+                reads.append(get_all(layout.under(name)))
+        return reads
+
+    def want(self, missing: Missing) -> None:
+        """Look again, at what is missing too."""
+        if missing.children:
+            self.families.add(missing.resource)
+        elif missing.resource not in self.names:
+            self.names.append(missing.resource)
+        self.loaded = None
+
+    def take_in(self, layout: Layout, responses: list[Any]) -> None:
+        """Take in what they showed."""
+        answers = iter(responses)
+        self.left.clear()
+        self.loaded = {}
+        for name in self.names:
+            kvs = found(next(answers))
+            snapshot = Snapshot(name, kvs[0] if kvs else None, found(next(answers)))
+            if name in self.families:
+                snapshot.children = [kv.key.removeprefix(layout.under(name)) for kv in found(next(answers))]
+            self.loaded[name] = snapshot

@@ -1,0 +1,65 @@
+"""What etcd says when it refuses, as the error that it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from leasehold.errors import ConfigError, StoreUnavailable
+
+if TYPE_CHECKING:
+    from leasehold.errors import LeaseholdError
+    from leasehold.stores.etcd.address import Node
+
+NEEDS_SETTLING: Final = {
+    "permission denied": "doesn't permit it to this user",
+    "authentication failed": "refuses the user name or password",
+    "user name is empty": "wants a user and a password, and the URL has none",
+    "too many operations in txn": "takes too few operations in a transaction: start it with --max-txn-ops=128 or more",
+    "unknown service": "is no etcd, or older than 3.4",
+}
+"""These don't go away by themselves."""
+
+PASSES: Final = {
+    "too many requests": "has too many requests to do",
+    "no leader": "has no leader",
+    "leader changed": "has just changed its leader",
+    "possibly due to": "has just lost its leader or a connection to it",
+    "request timed out": "did not get the members' agreement in time",
+    "server stopped": "is stopping",
+    "database space exceeded": "is full (alarm NOSPACE), and takes no writes: compact and defragment it",
+    "request is too large": "refuses a request of that size (--max-request-bytes)",
+    "corrupt": "has found its data corrupt",
+}
+
+
+class LeaseGone(StoreUnavailable):
+    """An etcd lease that the request names is over. Nothing was done."""
+
+
+class NotLoggedIn(StoreUnavailable):
+    """The token that stands for user and password is no longer known. Nothing was done."""
+
+
+class Elsewhere(StoreUnavailable):
+    """This member can't serve it now; another one may."""
+
+
+def explain(text: str, node: Node) -> LeaseholdError:
+    """Return the error for what a member answered."""
+    if "requested lease not found" in text:
+        return LeaseGone("etcd", f"{node} doesn't know a lease")
+    if "invalid auth token" in text or "revision of auth store is old" in text:
+        return NotLoggedIn("etcd", f"{node} doesn't know the login any more")
+    for word, meaning in NEEDS_SETTLING.items():
+        if word in text:
+            return ConfigError(f"etcd at {node} {meaning}")
+    for word, meaning in PASSES.items():
+        if word in text:
+            return Elsewhere("etcd", f"{node} {meaning}")
+    return Elsewhere("etcd", f"{node} answers: {text[:200]}")
+
+
+def silence(error: OSError, node: Node) -> Elsewhere:
+    """Return the error for a connection that gave no answer."""
+    what = "gave no answer in time" if isinstance(error, TimeoutError) else f"gave no answer: {error.strerror or error}"
+    return Elsewhere("etcd", f"{node} {what}")

@@ -1,0 +1,352 @@
+"""Acquire: in one transaction where nothing stands in the way; else look, and take it, or wait for it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from kazoo.exceptions import SessionExpiredError
+
+from leasehold.core.lease import TOKEN_LIMIT
+from leasehold.core.ops import RESERVATION_NS, WAITER_LIFE_NS, Event, EventKind, Granted, Held, Loss, Lost
+from leasehold.errors import ConfigError
+from leasehold.stores.zookeeper import family
+from leasehold.stores.zookeeper.bells import Waiter
+from leasehold.stores.zookeeper.layout import fingerprint
+from leasehold.stores.zookeeper.ledger import Holding
+from leasehold.stores.zookeeper.sight import (
+    Sight,
+    closed_for_ns,
+    deletion,
+    held_for_ns,
+    identity,
+    look,
+    own_holding,
+    parent_is_gone,
+)
+from leasehold.stores.zookeeper.wire import (
+    ANY_VERSION,
+    EPHEMERAL,
+    SEQUENCE,
+    CheckVersion,
+    Create,
+    Delete,
+    Failure,
+    GetData,
+    SetData,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from leasehold.core.ops import Acquire, AcquireOutcome
+    from leasehold.stores.zookeeper.desk import Desk
+    from leasehold.stores.zookeeper.session import Session
+
+    Steps = Generator[list[Any], list[Any], Any]
+
+MOST_PATIENCE = 1000
+"""Resources of which it is remembered since when they are free: those whose first waiters don't come."""
+
+
+def acquire(desk: Desk, op: Acquire, start: int, seconds: float) -> Generator[list[Any], list[Any], AcquireOutcome]:
+    """Carry it out."""
+    outcome: AcquireOutcome = yield from Acquisition(desk, op, start, seconds).run()
+    return outcome
+
+
+class Acquisition:
+    """One acquire on its way."""
+
+    def __init__(self, desk: Desk, op: Acquire, start: int, seconds: float) -> None:
+        self.desk = desk
+        self.op = op
+        self.start = start
+        self.seconds = seconds
+        self.mark = fingerprint(op.lease_id)
+        self.session: Session
+        self.above: family.Above | None = None
+
+    def run(self) -> Steps:
+        """Take it, or say who has it."""
+        desk, op = self.desk, self.op
+        if op.parent is not None:
+            self.above = yield from family.find(desk, op, self.start, self.seconds)
+            if self.above is None:
+                return Lost(Loss.EXPIRED)
+        ttl = op.ttl_ns or (self.above.ttl_ns if self.above else 0)
+        self.session = desk.session_for(ttl + op.lock_delay_ns, self.seconds)
+        reader, fresh = self.session, True
+        waiter = desk.bells.waiters.get(op.lease_id)
+        if waiter is None:
+            outcome = yield from self._quick()
+        elif waiter.is_first and waiter.was_called:
+            outcome = yield from self._take_turn(waiter)
+        else:
+            outcome, reader, fresh = None, desk.main(self.seconds), False
+        if outcome is not None:
+            return outcome
+        while True:
+            sight = yield from look(desk, reader, op.resource, self.mark, fresh=fresh)
+            outcome, wrote = yield from self._decide(sight, reader)
+            if outcome is not None:
+                return outcome
+            # Somebody was quicker. Whoever of our sessions wrote last sees what that was.
+            reader, fresh = (self.session, True) if wrote else (reader, False)
+
+    # --- the quick way --------------------------------------------------------------------------------------------
+
+    def _quick(self) -> Steps:
+        """Take what is free, and has no queue: a node that can be made and deleted again was not there."""
+        queue = self.desk.layout.queue(self.op.resource)
+        while True:
+            outcome, failure = yield from self._grant(
+                (), (Create(queue, b"", self.desk.acl, 0), Delete(queue, ANY_VERSION))
+            )
+            if outcome is not None or failure.path != self.desk.layout.root:
+                return outcome
+
+    def _take_turn(self, waiter: Waiter) -> Steps:
+        """Take what the first in the queue was called for, if it is free."""
+        queue = self.desk.layout.queue(self.op.resource)
+        waiter.was_called = False
+        outcome, _ = yield from self._grant((), (Delete(f"{queue}/{waiter.name}", ANY_VERSION),))
+        if outcome is not None:
+            self.desk.main(self.seconds).call(Delete(queue, ANY_VERSION))  # which fails if others wait
+        return outcome
+
+    # --- the long way ---------------------------------------------------------------------------------------------
+
+    def _decide(self, sight: Sight, reader: Session) -> Steps:
+        """Return the outcome and whether the lease's session wrote; the outcome is None if all is to be seen anew."""
+        desk, op = self.desk, self.op
+        now = desk.clock.now()
+        lease = sight.lease
+        if sight.is_torn(self.mark):
+            return None, False
+        if sight.identity is not None:
+            return (yield from self._again(sight, now)), False
+        evict: tuple[Any, ...] = ()
+        holding: Holding | None = None
+        if lease is not None:
+            remaining = closed_for_ns(desk, lease, now)
+            mine = lease.is_closed and op.holder == lease.node.get("successor")
+            gone = yield from parent_is_gone(desk, reader, lease)
+            if remaining > 0 and not mine and not gone:
+                desk.patience.pop(op.resource, None)
+                return (yield from self._wait(sight, lease.holder, lease.token, remaining)), False
+            [answer] = yield [reader.call(GetData(desk.layout.id(lease.mark), None))]
+            found = identity(answer)
+            if found is None or found.is_spent:
+                return None, False
+            holding = own_holding(desk, lease)
+            evict = deletion(desk, op.resource, lease.mark, found.version)
+        ahead = self._ahead(sight)
+        if ahead and not self._out_of_patience(ahead, now):
+            return (yield from self._wait(sight, "", lease.token if lease else 0, 0)), False
+        if holding is not None and not desk.ledger.give_up(holding, now):
+            return None, False
+        outcome, _ = yield from self._grant(evict, self._queue_behind(sight))
+        if outcome is not None:
+            desk.patience.pop(op.resource, None)
+        if holding is not None:
+            desk.reaper.sweep(holding)  # it is given up in any case
+        return outcome, True
+
+    def _again(self, sight: Sight, now: int) -> Steps:
+        """Answer for an id that is known already: its own grant, once more; or it must never be granted again."""
+        desk, op, lease = self.desk, self.op, sight.lease
+        if lease is None or sight.identity is None or not sight.holds(self.mark) or lease.is_closed:
+            return Lost(desk.ledger.ended(op.lease_id) or Loss.RELEASED)
+        holding = own_holding(desk, lease)
+        if holding is not None:
+            remaining = held_for_ns(desk, lease, now)
+            return Granted(holding.token, remaining) if remaining > 0 else Lost(Loss.EXPIRED)
+        if lease.stat.ephemeralOwner != self.session.id:
+            return Lost(Loss.EXPIRED)
+        # The answer to the request that got it was lost. It counts from a write of its session that is answered.
+        same = CheckVersion(desk.layout.id(self.mark), sight.identity.version)
+        _, failure = yield from desk.commit(self.session, (self._beat(),), same)
+        if failure is not None:
+            return None
+        holding = self._holding(lease.node, lease.stat.ephemeralOwner, lease.token)
+        holding.version = sight.identity.version
+        return Granted(holding.token, holding.until_ns() - self.start)
+
+    def _beat(self) -> Any:
+        """Return the write that keeps the session."""
+        return SetData(self.desk.layout.session(self.session.ready_id), b"", ANY_VERSION)
+
+    def _ahead(self, sight: Sight) -> list[str]:
+        """Return who comes before us."""
+        for at, name in enumerate(sight.waiters):
+            if name.startswith(self.mark):
+                return sight.waiters[:at]
+        return sight.waiters
+
+    def _out_of_patience(self, ahead: list[str], now: int) -> bool:
+        """Whether all before us had their time to come, since we first saw the resource free."""
+        patience = self.desk.patience
+        first, since = patience.get(self.op.resource, ("", 0))
+        if first != ahead[0]:
+            if len(patience) >= MOST_PATIENCE:
+                patience.clear()
+            patience[self.op.resource] = (ahead[0], now)
+            return False
+        return now - since >= len(ahead) * RESERVATION_NS
+
+    def _queue_behind(self, sight: Sight) -> tuple[Any, ...]:
+        """Return the operations that take us out of the queue, and the queue away if nobody else is in it."""
+        queue = self.desk.layout.queue(self.op.resource)
+        if not sight.has_queue:
+            return Create(queue, b"", self.desk.acl, 0), Delete(queue, ANY_VERSION)
+        own = [name for name in sight.waiters if name.startswith(self.mark)]
+        ops = [Delete(f"{queue}/{name}", ANY_VERSION) for name in own]
+        if len(own) == len(sight.waiters):
+            ops.append(Delete(queue, ANY_VERSION))
+        return tuple(ops)
+
+    # --- granting -------------------------------------------------------------------------------------------------
+
+    def _grant(self, before: tuple[Any, ...], after: tuple[Any, ...]) -> Steps:
+        """Try to take it; return the outcome, or None and what stood in the way."""
+        desk, op = self.desk, self.op
+        assert desk.root is not None
+        root = desk.root
+        node = self._node(root.offset)
+        event = Event(EventKind.GRANTED, op.resource, 0, op.holder, node["granted"], op.ttl_ns)
+        beat = self._beat()
+        desk.doubts[op.lease_id] = op
+        results, failure = yield from desk.commit(
+            self.session,
+            (beat,),
+            *before,
+            Create(desk.layout.id(self.mark), b"", desk.acl, EPHEMERAL),
+            Create(desk.layout.lease(op.resource), json.dumps(node).encode(), desk.acl, EPHEMERAL),
+            *after,
+            *(self.above.operations(desk, op.resource) if self.above else ()),
+            *desk.news(event),
+        )
+        desk.doubts.pop(op.lease_id, None)
+        if failure is not None:
+            if failure.path == beat.path:
+                raise SessionExpiredError
+            if self.above and failure.path == self.above.path and failure.missing:
+                return Lost(Loss.EXPIRED), failure
+            return None, failure
+        stat = results[0]
+        token = stat.mzxid + root.offset  # all that a transaction makes has its zxid
+        if token <= op.seen_token or token >= TOKEN_LIMIT:
+            yield from self._lift(token)
+            return None, Failure(desk.layout.root, 0)
+        if op.lease_id in desk.bells.waiters:
+            desk.bells.leave(desk.main(self.seconds), op.lease_id)
+        holding = self._holding(node, stat.ephemeralOwner, token)
+        return Granted(token, holding.until_ns() - self.start), None
+
+    def _lift(self, token: int) -> Steps:
+        """Undo the grant: its token is not above what the asker has seen. Let the namespace's tokens begin higher."""
+        desk, op = self.desk, self.op
+        assert desk.root is not None
+        layout = desk.layout
+        root = desk.root._replace(offset=desk.root.offset + max(0, op.seen_token - token) + 1)
+        yield [self.session.multi(*deletion(desk, op.resource, self.mark, 0))]
+        if token >= TOKEN_LIMIT or op.seen_token + 1 >= TOKEN_LIMIT:
+            raise ConfigError(f"the next token, {max(token, op.seen_token + 1)}, is not below 2^53")
+        _, answer = yield [
+            self.session.call(SetData(layout.root, root.dumps(), root.version)),
+            self.session.call(GetData(layout.root, None)),
+        ]
+        desk.learn_root(*answer)
+
+    def _node(self, offset: int) -> dict[str, Any]:
+        """Return what the lease's node says."""
+        op = self.op
+        node: dict[str, Any] = {
+            "v": 1,
+            "resource": op.resource,
+            "holder": op.holder,
+            "id": self.mark,
+            "ttl": op.ttl_ns,
+            "granted": self.desk.clock.wall_us(),
+        }
+        optional = {
+            "offset": offset,
+            "notify": op.notify,
+            "metadata": op.metadata,
+            "soft": op.soft_ns,
+            "grace": op.grace_ns,
+            "lock_delay": op.lock_delay_ns,
+            "hold_at_least": op.hold_at_least_ns,
+            "parent": self.above and [*(op.parent or ()), self.above.mark],
+        }
+        node.update((name, value) for name, value in optional.items() if value)
+        return node
+
+    def _holding(self, node: dict[str, Any], session_id: int, token: int) -> Holding:
+        """Enter the grant into the ledger."""
+        desk, op = self.desk, self.op
+        self.session.answered()
+        trusted = desk.trusted_ns(self.session) - op.lock_delay_ns
+        asked = op.ttl_ns or (self.above.ttl_ns if self.above else 0)
+        holding = Holding(
+            resource=op.resource,
+            lease_id=op.lease_id,
+            mark=self.mark,
+            token=token,
+            session=self.session,
+            session_id=session_id,
+            expiry_ns=self.start + min(asked, trusted),
+            granted_ns=self.start,
+            node=node,
+            lock_delay_ns=op.lock_delay_ns,
+            hold_at_least_ns=op.hold_at_least_ns,
+            notify=op.notify,
+            renewed_us=node["granted"],
+            parent=self.above.holding if self.above else None,
+            follows_parent=op.ttl_ns == 0,
+        )
+        desk.ledger.add(holding)
+        desk.reaper.note(holding.until_ns())
+        return holding
+
+    # --- waiting --------------------------------------------------------------------------------------------------
+
+    def _wait(self, sight: Sight, by: str, token: int, remaining: int) -> Steps:
+        """Say who has it and, if asked to, get or keep a place in the queue."""
+        desk, op = self.desk, self.op
+        ahead = self._ahead(sight)
+        if not op.queue:
+            return Held(by, token, remaining, len(ahead) if by else max(1, len(ahead)))
+        main = desk.main(self.seconds)
+        waiter = desk.bells.waiters.get(op.lease_id)
+        if waiter is None:
+            waiter = Waiter(op.resource, op.lease_id, self.mark, op.notify, self.start)
+            desk.bells.waiters[op.lease_id] = waiter
+        waiter.shown_ns = desk.clock.now()
+        desk.reaper.note(waiter.shown_ns + WAITER_LIFE_NS)
+        own = [name for name in sight.waiters if name.startswith(self.mark)]
+        if not own:
+            yield from self._join(main, waiter)
+            return None
+        waiter.name, waiter.is_first = own[0], not ahead
+        if op.notify in desk.callers:
+            target = f"{desk.layout.queue(op.resource)}/{ahead[-1]}" if ahead else desk.layout.lease(op.resource)
+            if waiter.watching != target:
+                [there] = yield [desk.bells.watch(main, waiter, target)]
+                if isinstance(there, Exception):
+                    desk.bells.unwatch(main, waiter)
+                    return None
+        return Held(by, token, remaining, len(ahead) if by else max(1, len(ahead)))
+
+    def _join(self, main: Session, waiter: Waiter) -> Steps:
+        """Get a place at the end of the queue."""
+        desk, op = self.desk, self.op
+        queue = desk.layout.queue(op.resource)
+        said = json.dumps({"holder": op.holder, "since": desk.clock.wall_us()}).encode()
+        _, joined = yield [
+            main.call(Create(queue, b"", desk.acl, 0)),
+            main.call(Create(f"{queue}/{self.mark}-", said, desk.acl, EPHEMERAL | SEQUENCE)),
+        ]
+        if not isinstance(joined, Exception):
+            waiter.name = joined.rpartition("/")[2]

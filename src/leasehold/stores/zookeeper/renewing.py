@@ -1,0 +1,114 @@
+"""Renew: one write renews all leases of a session, and checks in the same transaction that each is as we know it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from leasehold.core.ops import Loss, Lost, Renewed
+from leasehold.stores.zookeeper.sight import identity, seen
+from leasehold.stores.zookeeper.wire import ANY_VERSION, CheckVersion, GetData, Multi, SetData, Sync
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+
+    from leasehold.core.ops import Renew, RenewOutcome
+    from leasehold.stores.zookeeper.desk import Desk
+    from leasehold.stores.zookeeper.ledger import Holding
+    from leasehold.stores.zookeeper.sight import Identity
+
+
+def renew_all(
+    desk: Desk, ops: Sequence[Renew], holdings: Sequence[Holding], start: int
+) -> Generator[list[Any], list[Any], list[RenewOutcome]]:
+    """Renew leases of one session."""
+    may = desk.ledger.pledge(holdings, start)
+    pledged = [holding for holding, allowed in zip(holdings, may, strict=True) if allowed]
+    try:
+        outcomes: dict[int, RenewOutcome] = {
+            at: Lost(holding.ended or Loss.EXPIRED) for at, holding in enumerate(holdings) if not may[at]
+        }
+        together = [at for at in range(len(ops)) if may[at] and not holdings[at].revoked]
+        while together:
+            transaction = _transaction(desk, [holdings[at] for at in together])
+            [results] = yield [holdings[0].session.call(transaction)]
+            failure = transaction.failure(results)
+            if failure is None:
+                outcomes |= {at: _renewed(desk, ops[at], holdings[at], start) for at in together}
+                break
+            apart = [at for at in together if desk.layout.id(holdings[at].mark) == failure.path] or together
+            for at in apart:
+                outcomes[at] = yield from renew_one(desk, ops[at], holdings[at], start)
+            together = [at for at in together if at not in outcomes]
+        for at, op in enumerate(ops):
+            if at not in outcomes:
+                outcomes[at] = yield from renew_one(desk, op, holdings[at], start)
+        return [outcomes[at] for at in range(len(ops))]
+    finally:
+        desk.ledger.redeem(pledged)
+
+
+def renew_one(desk: Desk, op: Renew, holding: Holding, start: int) -> Generator[list[Any], list[Any], RenewOutcome]:
+    """Renew one lease, or say why not."""
+    session = holding.session
+    path = desk.layout.id(holding.mark)
+    while True:
+        if holding.ended is not None:
+            return Lost(holding.ended)
+        if not holding.alive(start) or session.id != holding.session_id:
+            return Lost(Loss.EXPIRED)
+        if not holding.revoked:
+            transaction = _transaction(desk, [holding])
+            [results] = yield [session.call(transaction)]
+            failure = transaction.failure(results)
+            if failure is None:
+                return _renewed(desk, op, holding, start)
+            if failure.path != path:
+                return Lost(Loss.EXPIRED)  # the session, or the parent
+        [answer] = yield [session.call(GetData(path, None))]
+        _learn(desk, holding, identity(answer))
+        if holding.revoked and holding.ended is None:
+            return Lost(Loss.REVOKED, max(0, holding.until_ns() - desk.clock.now()))
+
+
+def _learn(desk: Desk, holding: Holding, found: Identity | None) -> None:
+    """Take in what has become of a lease that is not as we knew it."""
+    if found is None:
+        desk.ledger.end(holding, Loss.EXPIRED)
+    elif found.is_tombstone:
+        desk.ledger.end(holding, Loss.RELEASED)
+    elif found.is_spent:
+        desk.ledger.end(holding, Loss.REVOKED)
+    else:
+        holding.version, holding.revoked = found.version, "revoked" in found.said
+
+
+def lost(desk: Desk, op: Renew, seconds: float) -> Generator[list[Any], list[Any], Lost]:
+    """Say why there is nothing to renew."""
+    ended = desk.ledger.ended(op.lease_id)
+    if ended is not None:
+        return Lost(ended)
+    main = desk.main(seconds)
+    _, answer = yield [main.call(Sync(desk.layout.root)), main.call(GetData(desk.layout.lease(op.resource), None))]
+    lease = seen(answer)
+    return Lost(Loss.TAKEN if lease is not None and lease.token > op.token else Loss.EXPIRED)
+
+
+def _transaction(desk: Desk, holdings: Sequence[Holding]) -> Multi:
+    layout = desk.layout
+    parents = {holding.node["parent"][2] for holding in holdings if "parent" in holding.node}
+    return Multi(
+        (
+            SetData(layout.session(holdings[0].session_id), b"", ANY_VERSION),
+            *(CheckVersion(layout.id(holding.mark), holding.version) for holding in holdings),
+            *(CheckVersion(layout.id(mark), ANY_VERSION) for mark in parents),
+        )
+    )
+
+
+def _renewed(desk: Desk, op: Renew, holding: Holding, start: int) -> Renewed:
+    holding.session.answered()
+    trusted = desk.trusted_ns(holding.session) - holding.lock_delay_ns
+    holding.expiry_ns = max(holding.expiry_ns, start + min(op.ttl_ns, trusted))
+    holding.renewals += 1
+    holding.renewed_us = desk.clock.wall_us()
+    return Renewed(holding.until_ns() - start)

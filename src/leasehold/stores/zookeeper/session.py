@@ -1,0 +1,209 @@
+"""One session with the ensemble: kazoo's connection, its negotiated timeout, and calls that don't wait."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import select
+import socket
+import threading
+from typing import TYPE_CHECKING, Any, Final
+
+from kazoo.client import KazooClient
+from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.protocol.connection import ConnectionHandler
+from kazoo.protocol.serialization import CloseInstance
+from kazoo.protocol.states import KazooState, KeeperState
+
+from leasehold.core.clock import MILLISECOND, SECOND
+from leasehold.errors import ConfigError, StoreUnavailable
+from leasehold.stores.zookeeper.sockets import connect
+from leasehold.stores.zookeeper.wire import Multi
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from leasehold.stores.zookeeper.address import ZooKeeperAddress
+
+CLOSE_BOUND: Final = 0.5
+"""Seconds that a server has to say goodbye."""
+LONGEST_SILENCE_NS: Final = 2 * SECOND
+RECONNECT: Final = {"max_tries": -1, "delay": 0.02, "backoff": 2, "max_jitter": 0.3, "max_delay": 0.5}
+
+# At its more talkative levels kazoo writes passwords of users and sessions into the log.
+_log = logging.getLogger("leasehold.zookeeper")
+_log.setLevel(logging.WARNING)
+
+
+class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
+    """Kazoo's threads, with a cheaper way to wait for a socket than an epoll of its own each time."""
+
+    def create_connection(self, address: tuple[str, int], hostname: str, timeout: float, **tls: Any) -> socket.socket:
+        return connect(address, hostname, timeout, **tls)
+
+    def select(
+        self, readers: Sequence[Any], writers: Sequence[Any], _others: Sequence[Any], timeout: float | None = None
+    ) -> tuple[list[Any], list[Any], list[Any]]:
+        waiting = select.poll()
+        for one in readers:
+            waiting.register(one, select.POLLIN)
+        for one in writers:
+            waiting.register(one, select.POLLOUT)
+        ready = {number for number, _ in waiting.poll(None if timeout is None else max(0.0, timeout * 1000))}
+        return [r for r in readers if r.fileno() in ready], [w for w in writers if w.fileno() in ready], []
+
+
+class _Connection(ConnectionHandler):  # type: ignore[misc]
+    """Kazoo's connection, which also remembers what timeout the server gave it."""
+
+    negotiated_ms = 0
+
+    def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
+        read_timeout, connect_timeout = super()._connect(host, hostip, port)
+        self.negotiated_ms = round(read_timeout * 3 / 2)
+        return read_timeout, connect_timeout
+
+
+class _Client(KazooClient):  # type: ignore[misc]
+    """Kazoo's client, which also remembers that it was refused."""
+
+    refused = False
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._connection: _Connection = _Connection(
+            self, self._conn_retry.copy(), logger=self.logger, sasl_options=settings.get("sasl_options")
+        )
+
+    def _session_callback(self, state: str) -> None:
+        if state == KeeperState.AUTH_FAILED:
+            self.refused = True
+        super()._session_callback(state)
+
+
+class Session:
+    """Opened when it is first needed; finds its way back by itself, to whichever server is there."""
+
+    def __init__(
+        self, address: ZooKeeperAddress, timeout_ms: int, on_change: Callable[[Session, str, int], None]
+    ) -> None:
+        self._address = address
+        self._on_change = on_change
+        self._lock = threading.Lock()
+        self._closed = False
+        self._last_id = 0
+        self._silent_since: int | None = None
+        self.timeout_ms = timeout_ms
+        self.ready_id = 0
+        """The session for which all is prepared."""
+        self._client = _Client(
+            handler=_Handler(),
+            hosts=address.hosts,
+            timeout=timeout_ms / 1000,
+            connection_retry=RECONNECT,
+            logger=_log,
+            **address.settings,
+        )
+        self._client.add_listener(self._changed)
+
+    @property
+    def id(self) -> int:
+        """The session's number at the servers; another one after it has expired."""
+        return self._client._session_id or 0
+
+    @property
+    def negotiated_ms(self) -> int:
+        """After how long without a word the servers end it."""
+        return self._client._connection.negotiated_ms or self.timeout_ms
+
+    def connect(self, seconds: float) -> None:
+        """Wait, but not for longer, until it is connected."""
+        client = self._client
+        if client.connected:
+            return
+        with self._lock:
+            if self._closed:
+                raise StoreUnavailable("zookeeper", "the store is closed")
+            routine = client._connection._connection_routine
+            if routine is None or not routine.is_alive():  # it was never started, or ended when it was refused
+                client.refused = False
+                client.start_async()
+        client._live.wait(max(0.0, seconds))
+        if client.refused:
+            raise ConfigError(f"ZooKeeper at {self._address} refuses the user name or password")
+        if not client.connected:
+            raise StoreUnavailable("zookeeper", f"{self._address}: no connection within {seconds:.3g} s")
+
+    def call(self, request: Any) -> Any:
+        """Send it behind those before it; the answer comes into what is returned."""
+        answer = self._client.handler.async_result()
+        self._client._call(request, answer)
+        return answer
+
+    def multi(self, *operations: Any) -> Any:
+        """Send a transaction."""
+        return self.call(Multi(operations))
+
+    def answered(self) -> None:
+        """Take note that the server does what it is asked."""
+        self._silent_since = None
+
+    def unanswered(self, since_ns: int, now: int) -> None:
+        """Take note that a request got no answer in time, and give the server up if it goes on like that.
+
+        A server that is cut off from its leader answers pings, so that is no sign of life.
+        """
+        if self._silent_since is None:
+            self._silent_since = since_ns
+        if now - self._silent_since >= min(self.negotiated_ms * MILLISECOND // 4, LONGEST_SILENCE_NS):
+            self._silent_since = None
+            self.drop()
+
+    def forget_watch(self, path: str) -> None:
+        """Be told nothing about this node any more."""
+        self._client._data_watchers.pop(path, None)
+
+    def drop(self) -> None:
+        """Give up on the connection, not on the session: another server may answer."""
+        connected = self._client._connection._socket
+        if connected is not None:
+            with contextlib.suppress(OSError):
+                connected.shutdown(socket.SHUT_RDWR)
+
+    def close(self, *, keep: bool) -> None:
+        """End it, and with it all its nodes; or leave those to the servers, which end it after its timeout."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        client = self._client
+        client.remove_listener(self._changed)
+        connection = client._connection
+        client._stopped.set()
+        if not keep and client.connected:
+            client._queue.append((CloseInstance, None))
+            with contextlib.suppress(OSError, AttributeError):
+                connection._write_sock.send(b"\0")
+            connection.connection_stopped.wait(CLOSE_BOUND)
+        self.drop()
+        client.handler.stop()
+        if connection.connection_stopped.wait(CLOSE_BOUND):
+            connection.stop(0)
+            client.close()
+
+    def abandon(self) -> None:
+        """In a forked child: it is the parent's, so let go of it without a word."""
+        import atexit  # noqa: PLC0415 - hardly ever
+
+        atexit.unregister(self._client.handler.stop)
+        connection = self._client._connection
+        for end in (connection._socket, connection._read_sock, connection._write_sock):
+            if end is not None:
+                with contextlib.suppress(OSError):
+                    end.close()
+
+    def _changed(self, state: str) -> None:
+        """On kazoo's thread: tell what has become of it."""
+        if state == KazooState.CONNECTED:
+            self._last_id = self.id
+        self._on_change(self, state, self._last_id)

@@ -1,0 +1,155 @@
+"""What is seen of a resource: its lease, the queue, and what has become of a lease id."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from leasehold.core.clock import SECOND
+from leasehold.stores.zookeeper.layout import sequence
+from leasehold.stores.zookeeper.wire import ANY_VERSION, Delete, Exists, GetChildren, GetData, Sync
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from leasehold.stores.zookeeper.desk import Desk
+    from leasehold.stores.zookeeper.ledger import Holding
+    from leasehold.stores.zookeeper.session import Session
+
+
+class Seen(NamedTuple):
+    """A lease's node."""
+
+    node: dict[str, Any]
+    stat: Any
+
+    @property
+    def mark(self) -> str:
+        """The hash of its lease id."""
+        return str(self.node["id"])
+
+    @property
+    def holder(self) -> str:
+        """Who has it."""
+        return str(self.node["holder"])
+
+    @property
+    def token(self) -> int:
+        """The zxid of the grant and, in a namespace that was set up anew, a bit more."""
+        return int(self.stat.czxid) + int(self.node.get("offset", 0))
+
+    @property
+    def ttl_ns(self) -> int:
+        """For how long it was asked."""
+        return int(self.node["ttl"])
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nobody holds it, and it is only not free yet."""
+        return "closed" in self.node
+
+
+class Identity(NamedTuple):
+    """The node of a lease id."""
+
+    said: dict[str, Any]
+    version: int
+
+    @property
+    def is_tombstone(self) -> bool:
+        """Whether it was abandoned."""
+        return "tombstone" in self.said
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether there is no lease to it any more."""
+        return self.is_tombstone or "forced" in self.said
+
+
+class Sight(NamedTuple):
+    """All that was seen of a resource, by one session, one after the other."""
+
+    lease: Seen | None
+    waiters: list[str]
+    has_queue: bool
+    identity: Identity | None
+
+    def holds(self, mark: str) -> bool:
+        """Whether the lease is that of this id."""
+        own = self.identity
+        return own is not None and not own.is_spent and self.lease is not None and self.lease.mark == mark
+
+    def is_torn(self, mark: str) -> bool:
+        """Whether something happened between the looks: an id's node comes and goes together with its lease's."""
+        return self.identity is not None and not self.identity.is_spent and not self.holds(mark)
+
+
+def seen(answer: Any) -> Seen | None:
+    """Return the lease that the answer shows; None if there is none."""
+    return None if isinstance(answer, Exception) else Seen(json.loads(answer[0]), answer[1])
+
+
+def identity(answer: Any) -> Identity | None:
+    """Return the lease id's node that the answer shows."""
+    return None if isinstance(answer, Exception) else Identity(json.loads(answer[0] or b"{}"), answer[1].version)
+
+
+def in_order(answer: Any) -> list[str]:
+    """Return the names of the waiters, first come first."""
+    return [] if isinstance(answer, Exception) else sorted(answer, key=sequence)
+
+
+def look(
+    desk: Desk, session: Session, resource: str, mark: str, *, fresh: bool
+) -> Generator[list[Any], list[Any], Sight]:
+    """Look at a resource. ``fresh``: the session has just written, so its server is up to date as of then."""
+    layout = desk.layout
+    calls = [] if fresh else [session.call(Sync(layout.root))]
+    calls += [
+        session.call(GetData(layout.lease(resource), None)),
+        session.call(GetChildren(layout.queue(resource), None)),
+        session.call(GetData(layout.id(mark), None)),
+    ]
+    *_, lease, queue, own = yield calls
+    return Sight(seen(lease), in_order(queue), not isinstance(queue, Exception), identity(own))
+
+
+def deletion(desk: Desk, resource: str, mark: str, version: int) -> tuple[Any, ...]:
+    """Return the operations that end a lease, and no other one on the resource.
+
+    As long as the id's node has the version that was seen, the lease's node is that of this id.
+    """
+    return Delete(desk.layout.id(mark), version), Delete(desk.layout.lease(resource), ANY_VERSION)
+
+
+def own_holding(desk: Desk, lease: Seen) -> Holding | None:
+    """Return what we know about the lease ourselves, where it is ours."""
+    holding = desk.ledger.by_mark.get(lease.mark)
+    return holding if holding is not None and holding.session_id == lease.stat.ephemeralOwner else None
+
+
+def closed_for_ns(desk: Desk, lease: Seen, now: int) -> int:
+    """Return for how long others are kept out at most: exactly for our own, by what was promised for others'."""
+    holding = own_holding(desk, lease)
+    if holding is not None:
+        return max(0, holding.free_ns() - now)
+    return int(lease.node["closed"]) if lease.is_closed else lease.ttl_ns
+
+
+def held_for_ns(desk: Desk, lease: Seen, now: int) -> int:
+    """Return for how long it is held at most unless renewed; 0 if it isn't."""
+    if lease.is_closed:
+        return 0
+    holding = own_holding(desk, lease)
+    if holding is not None:
+        return max(0, holding.until_ns() - now) if holding.ended is None else 0
+    return lease.ttl_ns or SECOND
+
+
+def parent_is_gone(desk: Desk, session: Session, lease: Seen) -> Generator[list[Any], list[Any], bool]:
+    """Whether the lease stood under one that is over; then so is it."""
+    parent = lease.node.get("parent")
+    if parent is None or own_holding(desk, lease) is not None:
+        return False
+    [found] = yield [session.call(Exists(desk.layout.id(parent[2]), None))]
+    return found is None

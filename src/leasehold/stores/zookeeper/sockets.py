@@ -1,0 +1,38 @@
+"""Connects to a server, with TLS or without; what fails is closed."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from typing import Any
+
+
+def connect(
+    address: tuple[str, int],
+    hostname: str,
+    timeout: float,
+    *,
+    use_ssl: bool = False,
+    ca: str | None = None,
+    certfile: str | None = None,
+    keyfile: str | None = None,
+    keyfile_password: str | None = None,
+    verify_certs: bool = True,
+    check_hostname: bool = False,
+    **_others: Any,
+) -> socket.socket:
+    """Connect, with the settings that kazoo has for it."""
+    connection = socket.create_connection(address, timeout)
+    try:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if not use_ssl:
+            return connection
+        context = ssl.create_default_context(cafile=ca)
+        context.check_hostname = check_hostname and verify_certs
+        context.verify_mode = ssl.CERT_REQUIRED if verify_certs else ssl.CERT_NONE
+        if certfile:
+            context.load_cert_chain(certfile, keyfile, keyfile_password)
+        return context.wrap_socket(connection, server_hostname=hostname)
+    except BaseException:
+        connection.close()
+        raise

@@ -1,0 +1,235 @@
+"""``zookeeper://``: leases for all hosts that reach a ZooKeeper ensemble.
+
+It can't promise that a lease outlives the session of its client: a client that is cut off for longer than the TTL has
+lost it. Nor that the TTL is exact: a dead client's lease is free up to two ticks later.
+
+A lease is an ephemeral node, and its token is the zxid at which that was made. The session's timeout is the TTL, and a
+renewal is a write of ours: what kazoo's own pings are answered with proves nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from leasehold.core.clock import MILLISECOND, SECOND
+from leasehold.core.ops import Acquire, Release, Renew, Revoke, Unknown
+from leasehold.errors import LeaseholdError, StoreUnavailable
+from leasehold.stores.base import Capability, Guarantees
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from leasehold.core.clock import Clock
+    from leasehold.core.lease import Record
+    from leasehold.core.ops import Op, Outcome
+    from leasehold.stores.base import StoreURL
+    from leasehold.stores.zookeeper.desk import Desk
+    from leasehold.stores.zookeeper.ledger import Holding
+    from leasehold.stores.zookeeper.session import Session
+    from leasehold.stores.zookeeper.subscription import ZooKeeperSubscription
+
+PAGE = 500
+"""Resources that a scan reads at a time."""
+QUESTION_NS = 2 * SECOND
+"""After so long without an answer a question is asked again, elsewhere."""
+
+
+class ZooKeeperStore:
+    """Leases on an ensemble, or on a single server."""
+
+    guarantees = Guarantees(
+        store="zookeeper",
+        clock="the leader's monotonic clock, and the client's own for leases that it doesn't renew",
+        drift=0.10,
+        tokens="the zxid of the grant: increase as long as the ensemble keeps its data, and beyond that above what the asker has seen",
+        failover="grants survive the loss of a minority of the servers, and the change of the leader",
+        waiting_order="strict",
+        platforms="ZooKeeper 3.5 or newer",
+        capabilities=(
+            Capability.CROSS_PROCESS | Capability.CROSS_HOST | Capability.DURABLE | Capability.PUSH | Capability.WATCH
+        ),
+        not_promised=(
+            "a TTL longer than the servers' maxSessionTimeout less a tick (refused), a grace period, "
+            "a minimum hold or a lock delay beyond the end of the client's session"
+        ),
+        min_ttl_ns=SECOND // 2,
+    )
+
+    def __init__(self, url: StoreURL, clock: Clock) -> None:
+        # These need kazoo, and what is declared above must be readable without it.
+        from leasehold.stores.zookeeper.address import ZooKeeperAddress  # noqa: PLC0415
+        from leasehold.stores.zookeeper.desk import Desk  # noqa: PLC0415
+
+        address = ZooKeeperAddress(url)
+        self.url = address.url(url)
+        self._clock = clock
+        self._desk = desk = Desk(address, clock)
+        if desk.bounds is not None:
+            longest = (desk.bounds.longest - desk.bounds.tick) * MILLISECOND
+            declared = type(self).guarantees
+            self.guarantees = declared._replace(max_ttl_ns=min(longest, declared.max_ttl_ns))
+        _desks.add(desk)
+
+    def __repr__(self) -> str:
+        return f"<ZooKeeperStore {self.url}>"
+
+    # --- the contract ---------------------------------------------------------------------------------------------
+
+    def apply(self, ops: Sequence[Op], *, timeout: float) -> list[Outcome]:
+        """Carry out the operations: those on different resources side by side, those on one in order."""
+        outcomes: dict[int, Outcome] = {}
+        start = self._clock.now()
+        give_up = start + int(timeout * SECOND)
+        waves: list[list[int]] = []
+        turns: dict[str, int] = {}
+        for at, op in enumerate(ops):
+            turn = turns.get(op.resource, 0)
+            turns[op.resource] = turn + 1
+            if turn == len(waves):
+                waves.append([])
+            waves[turn].append(at)
+        for wave in waves:
+            self._apply({at: ops[at] for at in wave}, give_up, outcomes)
+        return [outcomes[at] for at in range(len(ops))]
+
+    def read(self, resources: Sequence[str], *, timeout: float) -> list[Record | None]:
+        """Return who holds what."""
+        from leasehold.stores.zookeeper import reading  # noqa: PLC0415 - as above
+
+        if not resources:
+            return []
+        found: list[Record | None] = self._ask(lambda main: reading.read(self._desk, main, resources), timeout)
+        return found
+
+    def scan(self, prefix: str, *, timeout: float) -> Iterator[Record]:
+        """Return all live leases under the prefix; some hundred at a time are of about one moment."""
+        from leasehold.stores.zookeeper import reading  # noqa: PLC0415 - as above
+
+        names: list[str] = self._ask(lambda main: reading.names(self._desk, main, prefix), timeout)
+        found: list[Record] = []
+        for at in range(0, len(names), PAGE):
+            page = names[at : at + PAGE]
+            records = self._ask(lambda main, page=page: reading.read(self._desk, main, page), timeout)
+            found += [record for record in records if record is not None]
+        return iter(found)
+
+    def subscribe(self, prefix: str | None = None) -> ZooKeeperSubscription:
+        """Be told."""
+        from leasehold.stores.zookeeper.subscription import ZooKeeperSubscription  # noqa: PLC0415 - as above
+
+        return ZooKeeperSubscription(self._desk, prefix)
+
+    def close(self) -> None:
+        """Let go of the sessions. Leases that are still held stay for their time."""
+        self._desk.close()
+
+    # --- inside ---------------------------------------------------------------------------------------------------
+
+    def _apply(self, wave: dict[int, Op], give_up: int, outcomes: dict[int, Outcome]) -> None:
+        """Carry out operations on different resources."""
+        from kazoo.handlers.threading import KazooTimeoutError  # noqa: PLC0415 - as above
+
+        from leasehold.stores.zookeeper.driving import drive  # noqa: PLC0415
+
+        start = self._clock.now()
+        steps, whose = self._steps(wave, start, max(0.0, (give_up - start) / SECOND))
+
+        def failed(at: int, error: Exception) -> list[Unknown]:
+            ops = [wave[one] for one in whose[at]]
+            if isinstance(error, KazooTimeoutError):
+                for session in self._desk.concerned(ops[0]):
+                    session.unanswered(start, self._clock.now())
+            return [self._unknown(op, error) for op in ops]
+
+        for members, result in zip(whose, drive(self._clock, give_up, steps, failed), strict=True):
+            answers = result if isinstance(result, list) else [result]
+            outcomes.update(zip(members, answers, strict=True))
+
+    def _steps(self, wave: dict[int, Op], start: int, seconds: float) -> tuple[list[Any], list[list[int]]]:
+        """Return what is to be done, and for which operations: what can be done in one transaction is one thing."""
+        from leasehold.stores.zookeeper import acquiring, ending, renewing  # noqa: PLC0415 - as above
+
+        desk = self._desk
+        steps: list[Any] = []
+        whose: list[list[int]] = []
+        together: dict[tuple[type, int], list[tuple[int, Any, Holding]]] = {}
+        for at, op in wave.items():
+            holding = desk.ledger.by_id.get(getattr(op, "lease_id", ""))
+            if isinstance(op, Acquire):
+                steps.append(acquiring.acquire(desk, op, start, seconds))
+            elif isinstance(op, Revoke):
+                steps.append(ending.revoke(desk, op, seconds))
+            elif holding is not None and _goes_together(op, holding, start):
+                together.setdefault((type(op), holding.session_id), []).append((at, op, holding))
+                continue
+            elif isinstance(op, Renew):
+                steps.append(renewing.lost(desk, op, seconds))
+            else:
+                steps.append(ending.release(desk, op, start, seconds))
+            whose.append([at])
+        for (kind, _), members in together.items():
+            places, ops, holdings = zip(*members, strict=True)
+            if kind is Renew:
+                steps.append(renewing.renew_all(desk, ops, holdings, start))
+            else:
+                steps.append(ending.release_all(desk, ops, holdings, start, seconds))
+            whose.append([*places])
+        return steps, whose
+
+    def _unknown(self, op: Op, error: Exception) -> Unknown:
+        """Say that there was no answer; and see to it that what it may have left behind doesn't stay."""
+        from leasehold.stores.zookeeper.trouble import explain  # noqa: PLC0415 - as above
+
+        desk = self._desk
+        if isinstance(op, Acquire) and op.lease_id in desk.doubts:
+            desk.settle_later(op, self.apply)
+        return Unknown(explain(error, desk.address))
+
+    def _ask(self, question: Callable[..., Any], timeout: float) -> Any:
+        """Put a question to the main session, again if the connection is lost meanwhile, and return the answer."""
+        from kazoo.handlers.threading import KazooTimeoutError  # noqa: PLC0415 - as above
+
+        from leasehold.stores.zookeeper.driving import drive  # noqa: PLC0415
+        from leasehold.stores.zookeeper.trouble import explain  # noqa: PLC0415
+
+        clock = self._clock
+        start = clock.now()
+        give_up = start + int(timeout * SECOND)
+        while True:
+            main = self._desk.main((give_up - start) / SECOND)
+
+            def failed(_at: int, error: Exception, main: Session = main, start: int = start) -> LeaseholdError:
+                if isinstance(error, KazooTimeoutError):
+                    main.unanswered(start, clock.now())
+                return explain(error, self._desk.address)
+
+            [answer] = drive(clock, min(give_up, start + QUESTION_NS), [question(main)], failed)
+            start = clock.now()
+            if not isinstance(answer, LeaseholdError):
+                main.answered()
+                return answer
+            if start >= give_up or not isinstance(answer, StoreUnavailable):
+                raise answer
+
+
+def _goes_together(op: Renew | Release, holding: Holding, start: int) -> bool:
+    """Whether it can be done in one transaction with others of the same session."""
+    from leasehold.stores.zookeeper.ending import is_simple  # noqa: PLC0415 - as above
+
+    if isinstance(op, Renew):
+        return holding.ended is None and holding.resource == op.resource
+    return is_simple(holding, op, start)
+
+
+_desks: weakref.WeakSet[Desk] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for desk in list(_desks):
+        desk.abandon()
+    _desks.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,41 @@
+"""What goes wrong with a server, as the error that it is."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kazoo.exceptions import (
+    AuthFailedError,
+    ConnectionClosedError,
+    ConnectionLoss,
+    KazooException,
+    NoAuthError,
+    SASLException,
+    SessionExpiredError,
+)
+from kazoo.handlers.threading import KazooTimeoutError
+
+from leasehold.errors import ConfigError, LeaseholdError, StoreUnavailable
+
+PASSES: Final = {
+    ConnectionLoss: "the connection was lost",
+    SessionExpiredError: "the session has expired",
+    ConnectionClosedError: "the connection is closed",
+    KazooTimeoutError: "no answer in time",
+}
+
+
+def explain(error: BaseException, where: object) -> LeaseholdError:
+    """Return our error for one of kazoo's."""
+    if isinstance(error, LeaseholdError):
+        return error
+    if isinstance(error, (AuthFailedError, SASLException)):
+        return ConfigError(f"ZooKeeper at {where} refuses the user name or password")
+    if isinstance(error, NoAuthError):
+        return ConfigError(f"ZooKeeper at {where} doesn't permit it to this user: see the ACLs of the nodes")
+    for kind, text in PASSES.items():
+        if isinstance(error, kind):
+            return StoreUnavailable("zookeeper", f"{where}: {text}")
+    if isinstance(error, (KazooException, OSError)):
+        return StoreUnavailable("zookeeper", f"{where}: {type(error).__name__}")
+    raise error

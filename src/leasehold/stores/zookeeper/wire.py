@@ -1,0 +1,135 @@
+"""ZooKeeper's requests beyond those that kazoo has: transactions that say what they were refused for, and the end of a watch.
+
+All of them go through kazoo's connection; the rest of its requests are used as they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, NotEmptyError
+from kazoo.protocol.serialization import (
+    CheckVersion,
+    Create,
+    Delete,
+    Exists,
+    GetChildren,
+    GetData,
+    SetData,
+    Sync,
+    int_struct,
+    multiheader_struct,
+    read_string,
+    stat_struct,
+    write_string,
+)
+from kazoo.protocol.states import ZnodeStat
+
+EPHEMERAL = 1
+SEQUENCE = 2
+ANY_VERSION = -1
+
+NODE_ERRORS = (NoNodeError, NodeExistsError, BadVersionError, NotEmptyError)
+"""Answers rather than trouble: the node is not as it was thought to be."""
+
+_END = multiheader_struct.pack(-1, True, -1)
+_DATA_WATCHES = 2
+_NOT_THE_CAUSE = (0, -2)
+"""The codes of those operations that failed only because another one in the same transaction did."""
+
+
+class Failure(NamedTuple):
+    """Why a transaction was refused."""
+
+    path: str
+    code: int
+
+    @property
+    def exists(self) -> bool:
+        """Whether the node was there already."""
+        return bool(self.code == NodeExistsError.code)
+
+    @property
+    def missing(self) -> bool:
+        """Whether the node was not there."""
+        return bool(self.code == NoNodeError.code)
+
+
+@dataclass(frozen=True, slots=True)
+class Multi:
+    """Operations that all happen, at one zxid, or none of them."""
+
+    type: ClassVar[int] = 14
+    operations: tuple[Any, ...]
+
+    def serialize(self) -> bytes:
+        """Return it as it is sent."""
+        parts: list[bytes] = []
+        for op in self.operations:
+            parts += (multiheader_struct.pack(op.type, False, -1), bytes(op.serialize()))
+        parts.append(_END)
+        return b"".join(parts)
+
+    def deserialize(self, data: bytes, offset: int) -> list[Any]:
+        """Return the results in order: a path, a stat, True or, where all was refused, error codes in a list each."""
+        results: list[Any] = []
+        while True:
+            kind, done, _ = multiheader_struct.unpack_from(data, offset)
+            offset += multiheader_struct.size
+            if done:
+                return results
+            if kind == Create.type:
+                path, offset = read_string(data, offset)
+                results.append(path)
+            elif kind == SetData.type:
+                results.append(ZnodeStat._make(stat_struct.unpack_from(data, offset)))
+                offset += stat_struct.size
+            elif kind == -1:
+                results.append([int_struct.unpack_from(data, offset)[0]])
+                offset += int_struct.size
+            else:
+                results.append(True)
+
+    def failure(self, results: list[Any]) -> Failure | None:
+        """Return what it was refused for; None if it happened."""
+        for op, result in zip(self.operations, results, strict=True):
+            if isinstance(result, list) and result[0] not in _NOT_THE_CAUSE:
+                return Failure(op.path, result[0])
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveWatches:
+    """Be told no more when this node changes or goes."""
+
+    type: ClassVar[int] = 18
+    path: str
+
+    def serialize(self) -> bytes:
+        """Return it as it is sent."""
+        return bytes(write_string(self.path) + int_struct.pack(_DATA_WATCHES))
+
+    @staticmethod
+    def deserialize(_data: bytes, _offset: int) -> bool:
+        """Return that it was done."""
+        return True
+
+
+__all__ = [
+    "ANY_VERSION",
+    "EPHEMERAL",
+    "NODE_ERRORS",
+    "SEQUENCE",
+    "CheckVersion",
+    "Create",
+    "Delete",
+    "Exists",
+    "Failure",
+    "GetChildren",
+    "GetData",
+    "Multi",
+    "RemoveWatches",
+    "SetData",
+    "Sync",
+]

@@ -1,0 +1,41 @@
+"""Three members."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import pytest
+
+from tests.conformance.test_etcd import EtcdHarness, WhatALeaseIs
+from tests.servers.etcd import EtcdCluster, etcd_cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+
+    from leasehold.stores.base import Store
+
+
+class ClusterHarness(EtcdHarness):
+    ttl = 3.0
+    cluster: ClassVar[EtcdCluster]
+
+    def url(self) -> str:
+        return f"{self.cluster.url}?namespace=three-{self._namespace}"
+
+    def collect(self, store: Store) -> None:
+        self.cluster.members[0].ctl("del", "--prefix", f"/leasehold/three-{self._namespace}/lease/")
+
+    def hanging(self) -> AbstractContextManager[None]:
+        return self.cluster.standing_still()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster() -> Iterator[EtcdCluster]:
+    with etcd_cluster() as cluster:
+        ClusterHarness.cluster = cluster
+        yield cluster
+
+
+class TestEtcdCluster(WhatALeaseIs):
+    harness = ClusterHarness

@@ -1,0 +1,25 @@
+"""Three members."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.conformance.test_etcd_cluster import ClusterHarness
+from tests.conformance.test_etcd_over_time import WhoHoldsIt
+from tests.servers.etcd import EtcdCluster, etcd_cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster() -> Iterator[EtcdCluster]:
+    with etcd_cluster() as cluster:
+        ClusterHarness.cluster = cluster
+        yield cluster
+
+
+class TestEtcdClusterOverTime(WhoHoldsIt):
+    harness = ClusterHarness

@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from leasehold.testing.conformance.cancellation import Cancellation
+from leasehold.testing.conformance.holding import Holding
+from leasehold.testing.conformance.processes import Processes
+from leasehold.testing.conformance.renewing import Renewing
+from tests.conformance.test_etcd import EtcdHarness, WhatALeaseIs
+from tests.servers.etcd import EtcdServer, etcd_server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(scope="module", autouse=True)
+def server() -> Iterator[EtcdServer]:
+    with etcd_server() as server:
+        EtcdHarness.place = server
+        yield server
+
+
+class WhoHoldsIt(Holding, Cancellation, Processes):
+    """The second half of all cases, but for renewals, which take long."""
+
+
+class TestEtcdOverTime(Renewing, WhoHoldsIt):
+    harness = EtcdHarness
+
+
+def test_both_halves_are_all_cases() -> None:
+    from leasehold.testing import StoreConformance
+
+    assert {*WhatALeaseIs.__mro__, *TestEtcdOverTime.__mro__} >= {*StoreConformance.__mro__} - {StoreConformance}

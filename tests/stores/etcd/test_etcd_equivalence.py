@@ -1,0 +1,125 @@
+"""The store answers as the rules do, whatever is asked and however it is packed into calls.
+
+Memory applies the rules and nothing else, so it is the model. No time passes in these stories: etcd's leases have no
+clock that a test could set. Tokens are revisions, and times are whole seconds, so neither is compared.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from leasehold.core.clock import SECOND
+from leasehold.core.ops import Acquire, Granted, Held, Lost, NotHeld, Release, Revoke
+from leasehold.stores.base import StoreURL
+from leasehold.stores.etcd import EtcdStore
+from leasehold.stores.memory import MemoryStore
+from leasehold.testing.clock import FakeClock
+from tests.stores.stories import RESOURCES, Side, ids, names, releases, renewals, revocations
+
+if TYPE_CHECKING:
+    from leasehold.core.lease import Record
+    from leasehold.core.ops import Op, Outcome
+    from tests.servers.etcd import EtcdServer
+
+serials = itertools.count()
+TTL = 60 * SECOND
+acquires = st.builds(
+    lambda name, lease_id, queue, parent: Acquire(name, lease_id, f"h-{lease_id}", TTL, queue=queue, parent=parent),
+    names,
+    ids,
+    st.booleans(),
+    st.none() | st.none() | st.tuples(names, st.sampled_from([0, 0, -1])),
+)
+children = acquires.map(lambda op: op._replace(ttl_ns=0) if op.parent else op)
+# No token of the future: the next one is a different step away in each store.
+renewing = renewals.map(lambda op: op._replace(ttl_ns=TTL, token=min(0, op.token)))
+operations = st.one_of(acquires, acquires, children, releases, releases, renewing, revocations)
+calls = st.tuples(st.lists(operations, min_size=1, max_size=5), st.integers(0, 1))
+stories = st.lists(calls, min_size=5, max_size=15)
+
+
+def essence(outcome: Outcome) -> tuple[Any, ...]:
+    if isinstance(outcome, Held):
+        return Held, outcome.by, outcome.position
+    if isinstance(outcome, Lost):
+        return Lost, outcome.reason
+    if isinstance(outcome, NotHeld):
+        return NotHeld, outcome.reason
+    return (type(outcome),)
+
+
+def shown(record: Record | None) -> tuple[Any, ...] | None:
+    if record is None:
+        return None
+    parent = record.parent[0] if record.parent else None
+    return record.resource, record.holder, record.revoked, parent, [waiter.holder for waiter in record.queue]
+
+
+def follow(both: tuple[Side, Side], ops: list[Op], which: int) -> None:
+    outcomes = [[essence(outcome) for outcome in side.apply(ops, which)] for side in both]
+    assert outcomes[1] == outcomes[0]
+    states = [side.state() for side in both]
+    assert [shown(r) for r in states[1][0]] == [shown(r) for r in states[0][0]]
+    assert [shown(r) for r in states[1][1]] == [shown(r) for r in states[0][1]]
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+def run(server: EtcdServer, clock: FakeClock, story: list[tuple[list[Op], int]]) -> None:
+    name = f"equivalence-etcd-{next(serials)}"
+    place = StoreURL.parse(f"{server.url}?namespace={name}")
+    stores = [EtcdStore(place, clock), EtcdStore(place, clock)]
+    model = MemoryStore(StoreURL.parse(f"memory://{name}"), clock)
+    both = Side([model], watched=False), Side(stores, watched=False)
+    try:
+        for ops, which in story:
+            follow(both, ops, which)
+    finally:
+        both[1].subscription.close()
+        for store in stores:
+            store.close()
+
+
+@settings(
+    max_examples=150,
+    deadline=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(story=stories)
+def test_stories(server: EtcdServer, story: list[tuple[list[Op], int]]) -> None:
+    run(server, FakeClock(), story)
+
+
+def test_a_family_that_ends_at_once(server: EtcdServer, clock: FakeClock) -> None:
+    story: list[tuple[list[Op], int]] = [
+        ([Acquire("x", "A", "h-A", TTL)], 0),
+        ([Acquire("y", "B", "h-B", 0, parent=("x", 0))], 1),
+        ([Acquire("y/z", "C", "h-C", TTL, parent=("y", 0)), Acquire("y", "D", "h-D", TTL, queue=True)], 0),
+        ([Acquire("x", "D", "h-D", TTL, queue=True)], 1),
+        ([Release("x", "A")], 0),
+        ([Acquire("y/z", "A", "h-A", TTL), Acquire("y", "A", "h-A", TTL), Acquire("y", "D", "h-D", TTL)], 1),
+        ([Revoke(name, force=True) for name in RESOURCES], 0),
+    ]
+    run(server, clock, story)
+
+
+def test_levels_and_cycles(server: EtcdServer) -> None:
+    """Eight levels, and no more."""
+    store = EtcdStore(StoreURL.parse(f"{server.url}?namespace=levels"), FakeClock())
+    (granted,) = store.apply([Acquire("l0", "A", "h", TTL)], timeout=5)
+    for level in range(1, 12):
+        assert isinstance(granted, Granted) == (level <= 9), level
+        if not isinstance(granted, Granted):
+            break
+        parent = (f"l{level - 1}", granted.token)
+        (granted,) = store.apply([Acquire(f"l{level}", "A", "h", TTL, parent=parent)], timeout=5)
+    store.close()

@@ -1,0 +1,105 @@
+"""Threads that ask at the same time share a transaction: who waits for whom, without a server."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from leasehold.core.clock import SECOND
+from leasehold.core.ops import Release, Released, Renew, Renewed, Unknown
+from leasehold.runtime.clock import SYSTEM
+from leasehold.stores.etcd.gathering import LANES, Gathering
+from leasehold.testing.conformance.base import Thread, until
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from leasehold.core.ops import Op, Outcome
+
+
+class Server:
+    """Carries out what it is given when a test lets it."""
+
+    def __init__(self) -> None:
+        self.calls: list[list[str]] = []
+        self.open = threading.Event()
+        self.gathering = Gathering(self.carry_out, SYSTEM)
+
+    def carry_out(self, ops: Sequence[Op], give_up: int) -> list[Outcome]:
+        self.calls.append([op.resource for op in ops])
+        self.open.wait(10)
+        return [Released(int(op.resource)) if isinstance(op, Release) else Renewed(0) for op in ops]
+
+    def ask(self, *names: str, seconds: float = 10) -> Thread:
+        ops = [Release(name, "id") for name in names]
+        return Thread(lambda: self.gathering.apply(ops, SYSTEM.now() + int(seconds * SECOND)))
+
+    def fill(self) -> list[Thread]:
+        """Have as many under way as may be."""
+        threads = [self.ask(str(n)) for n in range(LANES)]
+        until(lambda: len(self.calls) == LANES, "the first calls")
+        return threads
+
+    def waiting(self, count: int) -> None:
+        until(lambda: len(self.gathering._waiting) == count, "the waiters")
+
+
+def test_those_who_come_meanwhile_go_together_and_each_gets_its_own() -> None:
+    server = Server()
+    threads = server.fill()
+    for n, names in enumerate((["10"], ["11", "12"], ["13"]), 1):
+        threads.append(server.ask(*names))
+        server.waiting(n)
+    server.open.set()
+    answers = [thread.result() for thread in threads]
+    assert answers[LANES:] == [[Released(10)], [Released(11), Released(12)], [Released(13)]]
+    assert server.calls[LANES:] == [["10", "11", "12", "13"]]
+    assert server.gathering._under_way == 0
+
+
+def test_those_about_one_resource_go_one_after_the_other() -> None:
+    server = Server()
+    threads = server.fill()
+    for n in range(1, 4):
+        threads.append(server.ask("10"))
+        server.waiting(n)
+    server.open.set()
+    for thread in threads:
+        thread.result()
+    assert server.calls[LANES:] == [["10"]] * 3
+
+
+def test_renewals_wait_for_nobody() -> None:
+    server = Server()
+    threads = server.fill()
+    renewing = Thread(lambda: server.gathering.apply([Renew("7", "id", 1, 1)], SYSTEM.now() + SECOND))
+    until(lambda: ["7"] in server.calls, "the renewal")
+    server.open.set()
+    for thread in [*threads, renewing]:
+        thread.result()
+
+
+def test_who_has_no_more_time_goes_without_an_answer() -> None:
+    server = Server()
+    threads = server.fill()
+    (answer,) = server.ask("10", seconds=0.05).result()
+    assert isinstance(answer, Unknown)
+    server.open.set()
+    for thread in threads:
+        thread.result()
+    assert ["10"] not in server.calls
+
+
+def test_an_error_reaches_one_and_stops_nobody() -> None:
+    server = Server()
+    server.open.set()
+
+    def fail(ops: Sequence[Op], give_up: int) -> list[Outcome]:
+        raise KeyboardInterrupt
+
+    broken = Gathering(fail, SYSTEM)
+    for _ in range(2 * LANES):
+        thread = Thread(lambda: broken.apply([Release("1", "id")], SYSTEM.now() + SECOND))
+        thread.join(10)
+        assert isinstance(thread._error, KeyboardInterrupt)
+    assert broken._under_way == 0

@@ -1,0 +1,240 @@
+"""What is in etcd, for someone who looks there: keys, revisions, leases, and nothing left over."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from leasehold import Client, LeaseHeld
+from leasehold.core.clock import SECOND
+from leasehold.core.ops import Acquire, Granted, Held, Loss, Lost, Release, Released, Renew, Renewed
+from leasehold.testing.conformance.base import pass_time, take, taken, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from leasehold.core.ops import Op, Outcome
+    from leasehold.stores.etcd import EtcdStore
+    from tests.servers.etcd import EtcdServer
+
+
+def keys(server: EtcdServer, namespace: str) -> dict[str, Any]:
+    lines = server.ctl("get", "--prefix", f"/leasehold/{namespace}/").splitlines()
+    return {key: json.loads(value) for key, value in zip(lines[::2], lines[1::2], strict=True)}
+
+
+def etcd_leases(server: EtcdServer) -> set[str]:
+    return {lease["ID"] for lease in server.ask("lease/leases", {}).get("leases", ())}
+
+
+def apply(store: EtcdStore, *ops: Op) -> list[Outcome]:
+    return store.apply(ops, timeout=10)
+
+
+def test_a_lease_is_readable(store: EtcdStore, server: EtcdServer, namespace: str) -> None:
+    taken(store, "reports/nightly", 30, "a" * 32, metadata='{"why":"ü"}')
+    take(store, "reports/nightly", 30, "b" * 32, queue=True)
+    found = keys(server, namespace)
+    lease = found[f"/leasehold/{namespace}/lease/reports/nightly"]
+    assert (lease["state"], lease["holder"], lease["metadata"]) == ("held", "somebody", '{"why":"ü"}')
+    assert f"/leasehold/{namespace}/wait/reports/nightly//queue/{'b' * 32}" in found
+
+
+def test_the_token_is_the_revision_of_the_grants_own_write(
+    store: EtcdStore, server: EtcdServer, namespace: str
+) -> None:
+    """Not of the place in the queue, nor of a renewal, nor of a revocation."""
+    taken(store, "job", 30, "a")
+    take(store, "job", 30, "b", queue=True)
+    apply(store, Release("job", "a"))
+    token = taken(store, "job", 30, "b", queue=True).token
+    shown = json.loads(server.ctl("get", f"/leasehold/{namespace}/lease/job", "-w", "json"))["kvs"][0]
+    assert token == shown["mod_revision"]
+    assert isinstance(apply(store, Renew("job", "b", token, 30 * SECOND))[0], Renewed)
+    record = store.read(["job"], timeout=10)[0]
+    assert record is not None
+    assert record.token == token
+
+
+def test_a_thousand_failed_tries_leave_nothing(
+    server: EtcdServer, namespace: str, open_store: Callable[[], EtcdStore]
+) -> None:
+    holder, trying = open_store(), open_store()
+    for number in range(10):
+        taken(holder, f"job/{number}", 60)
+    before, leases = keys(server, namespace), etcd_leases(server)
+    watchers = metric(server, "etcd_debugging_mvcc_watcher_total")
+    for _ in range(10):
+        tries = [Acquire(f"job/{n % 10}", f"{n:032x}", "me", 30 * SECOND) for n in range(100)]
+        assert {type(outcome) for outcome in apply(trying, *tries)} == {Held}
+    assert keys(server, namespace) == before
+    assert etcd_leases(server) <= leases
+    assert metric(server, "etcd_debugging_mvcc_watcher_total") == watchers
+
+
+def test_a_thousand_waits_that_fail_leave_nothing_for_long(
+    server: EtcdServer, namespace: str, open_store: Callable[[], EtcdStore]
+) -> None:
+    holder, trying = open_store(), open_store()
+    taken(holder, "job", 60)
+    before = keys(server, namespace)
+    for batch in range(10):
+        ids = [f"{batch}-{n}" for n in range(10)]
+        apply(trying, *(Acquire("job", i, "me", 30 * SECOND, queue=True) for i in ids))
+        apply(trying, *(Release("job", i) for i in ids))
+    assert keys(server, namespace) == before
+    leases = etcd_leases(server)
+    trying.close()
+    assert len(etcd_leases(server)) < len(leases)
+
+
+def test_a_client_that_closes_leaves_no_etcd_lease(server: EtcdServer, namespace: str) -> None:
+    before = etcd_leases(server)
+    with Client(f"{server.url}?namespace={namespace}") as client:
+        for _ in range(5):
+            client.acquire("job", ttl=3600).release()
+        lease = client.acquire("job", ttl=3600)
+        with pytest.raises(LeaseHeld):
+            client.acquire("job", ttl=3600, wait=0)
+        assert lease.token
+    left = etcd_leases(server) - before
+    # What is left is for the notes on how the leases ended, and ends by itself.
+    assert len(left) <= 1
+    for lease_id in left:
+        assert int(server.ask("lease/timetolive", {"ID": lease_id})["grantedTTL"]) <= 90
+
+
+def test_the_etcd_lease_is_used_again(store: EtcdStore, server: EtcdServer) -> None:
+    taken(store, "job", 30, "0")
+    leases = etcd_leases(server)
+    for number in range(20):
+        apply(store, Release("job", str(number)))
+        taken(store, "job", 30, str(number + 1))
+    assert len(etcd_leases(server) - leases) <= 1  # for the notes
+
+
+def test_an_undisputed_pair_takes_two_requests(store: EtcdStore, server: EtcdServer) -> None:
+    taken(store, "job", 30, "0")
+    apply(store, Release("job", "0"))
+    before = puts(server)
+    for number in range(1, 51):
+        taken(store, "job", 30, str(number))
+        apply(store, Release("job", str(number)))
+    assert puts(server) - before == 100
+
+
+def test_a_batch_is_one_transaction(store: EtcdStore, server: EtcdServer) -> None:
+    ops = [Acquire(f"r/{n}", str(n), "me", 30 * SECOND) for n in range(50)]
+    apply(store, *ops)
+    apply(store, *(Release(op.resource, op.lease_id) for op in ops))
+    before = int(server.ask("kv/range", {"key": "YQ=="})["header"]["revision"])
+    grants = apply(store, *ops)
+    assert {type(grant) for grant in grants} == {Granted}
+    after = int(server.ask("kv/range", {"key": "YQ=="})["header"]["revision"])
+    assert after == before + 1
+
+
+def test_a_batch_that_is_too_large_for_one_transaction(store: EtcdStore) -> None:
+    """3 MB of metadata, in answers too: more than etcd takes at once, and than a connection carries without a word."""
+    note = json.dumps({"k": "x" * 60_000})
+    ops = [Acquire(f"r/{n:02}", str(n), "me", 30 * SECOND, metadata=note) for n in range(50)]
+    assert {type(outcome) for outcome in apply(store, *ops)} == {Granted}
+    records = list(store.scan("r/", timeout=20))
+    assert [record.resource for record in records] == [op.resource for op in ops]
+    assert {len(record.metadata["k"]) for record in records} == {60_000}
+    assert {type(outcome) for outcome in apply(store, *(Release(op.resource, op.lease_id) for op in ops))} == {Released}
+
+
+def test_more_operations_than_one_transaction_takes(store: EtcdStore) -> None:
+    ops = [Acquire(f"r/{n}", str(n), "me", 30 * SECOND) for n in range(330)]
+    grants = apply(store, *ops)
+    assert {type(grant) for grant in grants} == {Granted}
+    renewals = [Renew(op.resource, op.lease_id, 0, 30 * SECOND) for op in ops]
+    assert {type(outcome) for outcome in apply(store, *renewals)} == {Renewed}
+    assert len(list(store.scan("r/", timeout=20))) == 330
+
+
+def test_a_child_hangs_on_its_parents_etcd_lease(store: EtcdStore, server: EtcdServer, namespace: str) -> None:
+    parent = taken(store, "session", 2, "p")
+    for name in ("x", "y"):
+        taken(store, name, 0, name, parent=("session", parent.token))
+    for _ in range(6):
+        pass_time(0.5)
+        assert isinstance(apply(store, Renew("session", "p", parent.token, 2 * SECOND))[0], Renewed)
+    assert [record and record.holder for record in store.read(["x", "y"], timeout=10)] == ["somebody"] * 2
+    assert isinstance(take(store, "x", 2), Held)
+    assert apply(store, Release("session", "p")) == [Released()]
+    assert store.read(["session", "x", "y"], timeout=10) == [None] * 3
+    taken(store, "x", 2)
+    assert not [key for key in keys(server, namespace) if "/under/" in key]
+
+
+def test_a_child_ends_when_its_parent_runs_out(store: EtcdStore) -> None:
+    parent = taken(store, "session", 1, "p")
+    taken(store, "forever", 0, "x", parent=("session", parent.token))
+    taken(store, "own", 30, "y", parent=("session", parent.token))
+    until(lambda: store.read(["session", "forever", "own"], timeout=10) == [None] * 3, "the end of all")
+    assert apply(store, Renew("own", "y", 0, 30 * SECOND))[0] == Lost(Loss.EXPIRED)
+    taken(store, "own", 1)
+    assert isinstance(take(store, "late", 1, parent=("session", parent.token)), Lost)
+
+
+def test_a_lock_delay_keeps_others_out_after_an_expiry_but_not_after_a_release(store: EtcdStore) -> None:
+    taken(store, "job", 1, "a", lock_delay_ns=3 * SECOND)
+    apply(store, Release("job", "a"))
+    taken(store, "job", 1, "b", lock_delay_ns=3 * SECOND)
+    until(lambda: store.read(["job"], timeout=10) == [None], "the expiry")
+    held = take(store, "job", 1)
+    assert isinstance(held, Held)
+    assert held.by == "somebody"
+    until(lambda: isinstance(take(store, "job", 1), Granted), "the end of the delay")
+
+
+def test_a_minimum_hold_keeps_others_out_after_a_release(store: EtcdStore) -> None:
+    taken(store, "job", 30, "a", hold_at_least_ns=2 * SECOND)
+    released = apply(store, Release("job", "a"))[0]
+    assert isinstance(released, Released)
+    assert 0 < released.free_in_ns <= 2 * SECOND
+    assert isinstance(take(store, "job", 30), Held)
+    until(lambda: isinstance(take(store, "job", 30), Granted), "the end of the minimum")
+
+
+def test_a_renewal_may_ask_for_more(store: EtcdStore) -> None:
+    token = taken(store, "job", 2, "a").token
+    assert apply(store, Renew("job", "a", token, 60 * SECOND)) == [Renewed(60 * SECOND)]
+    record = store.read(["job"], timeout=10)[0]
+    assert record is not None
+    assert record.token == token
+    assert record.remaining > 30
+    assert apply(store, Release("job", "a")) == [Released()]
+
+
+def test_tokens_go_on_above_what_a_client_has_seen_elsewhere(
+    server: EtcdServer, open_store: Callable[[], EtcdStore]
+) -> None:
+    """As after a restore: from then on for everybody, and a lease that was granted before keeps its token."""
+    first, second = open_store(), open_store()
+    old = taken(first, "old", 30, "o").token
+    seen = 10**13
+    raised = taken(first, "job", 30, "a", seen_token=seen).token
+    assert raised > seen
+    assert taken(second, "other", 30).token > raised
+    apply(first, Release("job", "a"))
+    assert taken(second, "job", 30).token > raised
+    record = second.read(["old"], timeout=10)[0]
+    assert record is not None
+    assert record.token == old
+
+
+def metric(server: EtcdServer, name: str) -> float:
+    import urllib.request
+
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=10) as page:
+        lines = page.read().decode().splitlines()
+    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name))
+
+
+def puts(server: EtcdServer) -> float:
+    return metric(server, "etcd_server_proposals_applied_total")

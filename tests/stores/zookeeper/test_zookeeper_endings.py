@@ -1,0 +1,165 @@
+"""How leases end that have a minimum hold, a lock delay, a named successor, a parent or children."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leasehold.core.ops import (
+    Acquire,
+    Granted,
+    Held,
+    Loss,
+    Lost,
+    NotHeld,
+    Release,
+    Released,
+    Renew,
+    Renewed,
+    Revoke,
+    Unknown,
+)
+from leasehold.errors import ConfigError
+from leasehold.testing.conformance.base import PATIENCE, new_id, ns, take, taken, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from leasehold.core.ops import Op, Outcome
+    from leasehold.stores.zookeeper import ZooKeeperStore
+    from tests.stores.zookeeper.tree import Tree
+
+
+def do(store: ZooKeeperStore, op: Op) -> Outcome:
+    return store.apply([op], timeout=PATIENCE)[0]
+
+
+def test_a_minimum_hold_keeps_it_closed_after_the_release(opened: Callable[[], ZooKeeperStore], tree: Tree) -> None:
+    one, other = opened(), opened()
+    lease_id = new_id()
+    taken(one, "warm", 30)  # a connection is there
+    taken(one, "job", 30, lease_id, hold_at_least_ns=ns(3))
+    released = do(one, Release("job", lease_id))
+    assert isinstance(released, Released)
+    assert 0 < released.free_in_ns <= ns(3)
+    assert one.read(["job"], timeout=PATIENCE) == other.read(["job"], timeout=PATIENCE) == [None]
+    assert isinstance(take(other, "job", 30), Held)
+    assert do(one, Renew("job", lease_id, 0, ns(30))) == Lost(Loss.RELEASED)
+    until(lambda: isinstance(take(other, "job", 30), Granted), "its opening")
+
+
+def test_a_lock_delay_keeps_it_closed_after_an_expiry_but_not_after_a_release(
+    opened: Callable[[], ZooKeeperStore],
+) -> None:
+    one, other = opened(), opened()
+    lease_id = new_id()
+    taken(one, "job", 0.3, lease_id, lock_delay_ns=ns(1))
+    until(lambda: one.read(["job"], timeout=PATIENCE) == [None], "the expiry")
+    assert isinstance(take(one, "job", 30), Held)
+    assert isinstance(take(other, "job", 30), Held)
+    until(lambda: isinstance(take(other, "job", 30), Granted), "the end of the delay")
+    taken(one, "free", 30, lease_id := new_id(), lock_delay_ns=ns(30))
+    do(one, Release("free", lease_id))
+    taken(other, "free", 30)
+
+
+def test_a_named_successor_goes_first(opened: Callable[[], ZooKeeperStore]) -> None:
+    one, other = opened(), opened()
+    lease_id = new_id()
+    taken(one, "job", 30, lease_id)
+    assert do(one, Release("job", lease_id, successor="heir")) == Released()
+    refused = take(other, "job", 30)
+    granted = do(other, Acquire("job", new_id(), "heir", ns(30)))
+    assert isinstance(refused, Held)
+    assert isinstance(granted, Granted)
+
+
+def test_a_successor_that_does_not_come_holds_nobody_up(store: ZooKeeperStore) -> None:
+    lease_id = new_id()
+    taken(store, "job", 30, lease_id)
+    do(store, Release("job", lease_id, successor="heir"))
+    until(lambda: isinstance(take(store, "job", 30), Granted), "its end", 5)
+
+
+def test_children_end_with_their_parent(opened: Callable[[], ZooKeeperStore], tree: Tree) -> None:
+    """Those of other clients too; and what stands under children."""
+    one, other = opened(), opened()
+    parent, child = new_id(), new_id()
+    token = taken(one, "parent", 30, parent).token
+    under = taken(one, "child", 30, child, parent=("parent", token)).token
+    strange = new_id()
+    foreign = taken(other, "foreign", 30, strange, parent=("parent", token)).token
+    taken(one, "grandchild", 30, parent=("child", under))
+    assert [record.resource for record in one.scan("", timeout=PATIENCE)] == [
+        "child",
+        "foreign",
+        "grandchild",
+        "parent",
+    ]
+    assert isinstance(do(one, Renew("parent", parent, token, ns(30))), Renewed)
+    assert isinstance(do(other, Renew("foreign", strange, foreign, ns(30))), Renewed)
+    assert isinstance(do(one, Release("parent", parent)), Released)
+    assert list(one.scan("", timeout=PATIENCE)) == []
+    assert isinstance(do(one, Renew("child", child, under, ns(30))), Lost)
+    assert isinstance(do(other, Renew("foreign", strange, foreign, ns(30))), Lost)
+    until(lambda: tree.left() == set(), "nothing left")
+
+
+def test_a_forced_revocation_ends_the_children_too(store: ZooKeeperStore) -> None:
+    token = taken(store, "parent", 30).token
+    taken(store, "child", 30, parent=("parent", token))
+    assert do(store, Revoke("parent", force=True)) == Released()
+    assert list(store.scan("", timeout=PATIENCE)) == []
+    taken(store, "child", 30)
+
+
+def test_a_child_ends_when_its_parent_expires(opened: Callable[[], ZooKeeperStore]) -> None:
+    one, other = opened(), opened()
+    token = taken(one, "parent", 0.5).token
+    mine, strange = new_id(), new_id()
+    own = taken(one, "child", 30, mine, parent=("parent", token))
+    assert own.ttl_ns <= ns(0.5)
+    foreign = taken(other, "foreign", 30, strange, parent=("parent", token)).token
+    until(lambda: one.read(["parent", "child", "foreign"], timeout=PATIENCE) == [None] * 3, "their end")
+    assert do(one, Renew("child", mine, own.token, ns(30))) == Lost(Loss.EXPIRED)
+    assert do(other, Renew("foreign", strange, foreign, ns(30))) == Lost(Loss.EXPIRED)
+    taken(one, "foreign", 30)
+
+
+def test_a_child_without_a_time_of_its_own_lasts_as_long_as_its_parent(store: ZooKeeperStore) -> None:
+    parent = new_id()
+    token = taken(store, "parent", 1, parent).token
+    taken(store, "child", 0, parent=("parent", token))
+    for _ in range(8):
+        assert isinstance(do(store, Renew("parent", parent, token, ns(1))), Renewed)
+        until(lambda: store.read(["child"], timeout=PATIENCE) != [None], "life")
+        take(store, "nothing", 0.2)
+    do(store, Release("parent", parent))
+    assert store.read(["child"], timeout=PATIENCE) == [None]
+
+
+def test_no_child_of_a_lease_that_is_over_or_of_itself(store: ZooKeeperStore) -> None:
+    parent = new_id()
+    token = taken(store, "parent", 30, parent).token
+    assert take(store, "child", 30, parent=("parent", token + 1)) == Lost(Loss.EXPIRED)
+    do(store, Release("parent", parent))
+    assert take(store, "child", 30, parent=("parent", token)) == Lost(Loss.EXPIRED)
+    itself = take(store, "child", 30, parent=("child", 1))
+    assert isinstance(itself, Unknown)
+    assert isinstance(itself.error, ConfigError)
+
+
+def test_only_the_lease_that_was_meant_is_revoked(store: ZooKeeperStore) -> None:
+    token = taken(store, "job", 30).token
+    assert isinstance(do(store, Revoke("job", force=True, token=token + 1)), NotHeld)
+    assert do(store, Revoke("job", force=True, token=token)) == Released()
+
+
+def test_a_lease_revoked_by_force_does_not_take_the_next_one_along(store: ZooKeeperStore) -> None:
+    """Its client sweeps up after it when its time is over, and finds another lease there."""
+    taken(store, "job", 0.5)
+    do(store, Revoke("job", force=True))
+    newer = new_id()
+    token = taken(store, "job", 30, newer).token
+    take(store, "clock", 0.5)
+    until(lambda: store.read(["clock"], timeout=PATIENCE) == [None], "that time")
+    assert isinstance(do(store, Renew("job", newer, token, ns(30))), Renewed)
