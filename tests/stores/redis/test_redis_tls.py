@@ -14,6 +14,7 @@ from leasehold.core.ops import Acquire, Granted, Release, Unknown
 from leasehold.errors import StoreUnavailable
 from leasehold.testing.conformance.base import until
 from tests.needs import not_here
+from tests.servers import free_port
 from tests.servers.redis import redis_server
 from tests.servers.redis_cluster import SLOTS
 from tests.servers.redis_sentinel import SERVICE, Sentinel
@@ -94,7 +95,8 @@ def test_sentinel(certificate: Path, tmp_path: Path, open_store: Callable[[str],
 
 
 def test_cluster(certificate: Path, open_store: Callable[[str], RedisStore]) -> None:
-    with redis_server(*options(certificate), "--cluster-enabled", "yes", "--tls-cluster", "yes", tls=True) as server:
+    cluster = ("--cluster-enabled", "yes", "--tls-cluster", "yes", "--cluster-port", str(free_port()))
+    with redis_server(*options(certificate), *cluster, tls=True) as server:
         with server.client(ssl=True, ssl_ca_certs=str(certificate)) as raw:
             raw.execute_command("CLUSTER", "ADDSLOTS", *range(SLOTS))
         store = open_store(f"rediss+cluster://localhost:{server.port}/?ssl_ca_certs={certificate}")
