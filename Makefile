@@ -23,8 +23,9 @@ demo: $(READY)   ## three workers, one job, a kill and a pause: who holds what, 
 
 test: lint       ## all checks and tests; installs the packages that these need
 	@tests/install-packages
-	$(BIN)/python -m pytest -n 4 --dist loadfile -m 'not heavy and not consensus'
+	$(BIN)/python -m pytest -n 4 --dist loadfile -m 'not (heavy or alone or consensus)'
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'heavy and not consensus'
+	$(BIN)/python -m pytest -m alone
 
 consensus: $(READY) ## the tests of etcd and ZooKeeper, one node and three: they wait a lot (20 min)
 	@tests/install-packages consensus
