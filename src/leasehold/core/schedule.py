@@ -11,6 +11,7 @@ K = TypeVar("K")
 
 JITTER = 0.1
 """A renewal comes up to this part of its interval early, so that leases taken together don't stay together."""
+EARLIEST = 1 - JITTER
 SLACK = 0.05
 """A renewal due within this part of its interval goes along with one that is due now."""
 

@@ -34,7 +34,7 @@ class Agenda(Generic[K]):
 
     Making an entry is on the path of every acquisition, so it only puts it down; the thread sorts it in when it wakes
     up, which it does in time for the earliest. Until then it can be dropped again. Later it stays, and ``wanted`` says
-    whether it still is when it comes up.
+    whether it still is when it comes up. With ``receive``, a new entry may go elsewhere instead: then that returns True.
     """
 
     def __init__(
@@ -45,12 +45,14 @@ class Agenda(Generic[K]):
         *,
         wanted: Callable[[K], bool],
         slack: Callable[[K], int],
+        receive: Callable[[K], bool] | None = None,
     ) -> None:
         self._clock = clock
         self._name = name
         self._act = act
         self._wanted = wanted
         self._slack = slack
+        self._receive = receive
         self._schedule: Schedule[K] = Schedule()
         self._new: dict[K, int] = {}
         self._lock = threading.Lock()
@@ -88,6 +90,7 @@ class Agenda(Generic[K]):
             with self._lock:
                 if self._closed:
                     return
+                self._wake_at = 0  # it is awake, and looks for new entries before it sleeps again
                 self._sort_in()
                 now = self._clock.now()
                 due = self._schedule.next_due()
@@ -119,5 +122,5 @@ class Agenda(Generic[K]):
                 key, due = self._new.popitem()
             except KeyError:
                 return  # dropped this very moment
-            if self._wanted(key):
+            if self._wanted(key) and not (self._receive is not None and self._receive(key)):
                 self._schedule.set(key, due)

@@ -21,7 +21,6 @@ from leasehold.runtime.ids import Ids
 from leasehold.runtime.keeper import Keeper
 from leasehold.runtime.log import log
 from leasehold.runtime.waiters import Waiters
-from leasehold.runtime.watchdog import Watchdog
 from leasehold.stores.registry import open_store
 
 if TYPE_CHECKING:
@@ -52,8 +51,8 @@ class Engine:
 
     def _open(self) -> None:
         self.store: Store = open_store(self.url, self.clock) if isinstance(self.url, str) else self.url
-        self.watchdog = Watchdog(self.clock)
-        self.keeper = Keeper(self.store, self.clock, self.watchdog)
+        self.keeper = Keeper(self.store, self.clock)
+        self.watchdog = self.keeper.watchdog
         self.waiters = Waiters(self.store, self.clock, self._revoked)
         self.batcher = Batcher(self.store, self.clock, self.timeout)
         self.callbacks = Callbacks()

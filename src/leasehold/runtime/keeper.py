@@ -13,18 +13,18 @@ from leasehold.core import holder as machine
 from leasehold.core.clock import SECOND
 from leasehold.core.holder import State
 from leasehold.core.ops import Release, Renewed, Unknown
-from leasehold.core.schedule import SLACK, attempt_timeout, renew_at
+from leasehold.core.schedule import EARLIEST, SLACK, attempt_timeout, renew_at
 from leasehold.errors import StoreUnavailable
 from leasehold.runtime.agenda import Agenda
 from leasehold.runtime.cohort import Cohort, wanted
 from leasehold.runtime.log import log
+from leasehold.runtime.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from leasehold.core.clock import Clock
     from leasehold.core.ops import Op, Outcome
     from leasehold.core.timing import Timing
     from leasehold.runtime.tenure import Tenure
-    from leasehold.runtime.watchdog import Watchdog
     from leasehold.stores.base import Store
 
 DISPOSAL_RETRY_NS = SECOND // 10
@@ -43,10 +43,10 @@ class Disposal(NamedTuple):
 class Keeper:
     """Keeps leases alive until they are removed or lost."""
 
-    def __init__(self, store: Store, clock: Clock, watchdog: Watchdog) -> None:
+    def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._watchdog = watchdog
+        self.watchdog = self._watchdog = Watchdog(clock, self._add)
         self._lanes: dict[int, Agenda[Cohort]] = {}
         self._disposer: Agenda[Disposal] = Agenda(
             clock, "leasehold-disposer", self._dispose, wanted=lambda _: True, slack=lambda _: 0
@@ -54,17 +54,26 @@ class Keeper:
         self._disposals: set[Disposal] = set()
         self._disposed = threading.Condition()
         self._closed = False
+        self._receive = self._watchdog.take_on
+        self._let_go = self._watchdog.drop
 
     def add(self, tenure: Tenure) -> None:
         """Keep this lease alive, and watched, until it is lost or released."""
-        self._form([tenure], renew_at(tenure._timing, tenure._sent_ns, None, random.random()))
+        soon = tenure._sent_ns + int(tenure._timing.renew_every_ns * EARLIEST)
+        deadline = tenure._deadline_ns
+        self._receive(tenure, min(soon, deadline))
 
     def drop(self, tenure: Tenure) -> None:
         """Let go of a lease that is over."""
         cohort = tenure._cohort
-        if cohort is not None and len(cohort.tenures) == 1:
+        if cohort is None:
+            self._let_go(tenure)
+        elif len(cohort.tenures) == 1:
             cohort.lane.drop(cohort)
-            self._watchdog.drop(cohort)
+            self._let_go(cohort)
+
+    def _add(self, tenure: Tenure) -> None:
+        self._form([tenure], renew_at(tenure._timing, tenure._sent_ns, None, random.random()))
 
     def renew_soon(self, tenure: Tenure) -> None:
         """Renew now, out of turn: there is news about this lease."""

@@ -7,22 +7,34 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leasehold.core.holder import Tick, Unconfirmed
+from leasehold.core.holder import State, Tick, Unconfirmed
 from leasehold.runtime.agenda import Agenda
-from leasehold.runtime.cohort import wanted
+from leasehold.runtime.cohort import Cohort, wanted
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from leasehold.core.clock import Clock
-    from leasehold.runtime.cohort import Cohort
+    from leasehold.runtime.tenure import Tenure
 
 
 class Watchdog:
-    """Looks at leases when their renewal would be late, and again at their deadline."""
+    """Looks at leases when their renewal would be late, and again at their deadline.
 
-    def __init__(self, clock: Clock) -> None:
-        self._agenda: Agenda[Cohort] = Agenda(
-            clock, "leasehold-watchdog", self._look_at_all, wanted=wanted, slack=_slack
+    It also receives new ones, and introduces those to the keeper that are not given back at once: most are.
+    """
+
+    def __init__(self, clock: Clock, introduce: Callable[[Tenure], None]) -> None:
+        self._introduce = introduce
+        self._agenda: Agenda[Cohort | Tenure] = Agenda(
+            clock,
+            "leasehold-watchdog",
+            self._look_at_all,
+            wanted=_is_wanted,
+            slack=_slack,
+            receive=self._receive,
         )
+        self.take_on = self._agenda.set
         self.drop = self._agenda.drop
         self.close = self._agenda.close
 
@@ -30,8 +42,15 @@ class Watchdog:
         """Watch these leases until they are lost, or have gone elsewhere."""
         self._agenda.set(cohort, min(cohort.late_ns, deadline_ns))
 
-    def _look_at_all(self, cohorts: list[Cohort], now: int) -> None:
+    def _receive(self, newcomer: Cohort | Tenure) -> bool:
+        if isinstance(newcomer, Cohort):
+            return False
+        self._introduce(newcomer)
+        return True
+
+    def _look_at_all(self, cohorts: list[Cohort | Tenure], now: int) -> None:
         for cohort in cohorts:
+            assert isinstance(cohort, Cohort), "no lease is here by itself, once it was received"
             self._look(cohort, now)
 
     def _look(self, cohort: Cohort, now: int) -> None:
@@ -48,5 +67,10 @@ class Watchdog:
             self._agenda.set(cohort, deadline if late else min(cohort.late_ns, deadline))
 
 
-def _slack(cohort: Cohort) -> int:
+def _is_wanted(key: Cohort | Tenure) -> bool:
+    return wanted(key) if isinstance(key, Cohort) else key._belief.state is not State.LOST
+
+
+def _slack(cohort: Cohort | Tenure) -> int:
+    assert isinstance(cohort, Cohort)
     return cohort.tenures[0]._timing.round_trip_ns // 4
