@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
@@ -43,13 +45,15 @@ def together(client: Client, ttl: float = 3) -> list[Lease]:
     """Return leases that have been renewed by one call: where they were taken too far apart for that, others."""
     while True:
         leases = [client.acquire(f"r/{number}", ttl=ttl) for number in range(MANY)]
-        try:
-            until(lambda: len({lease._cohort or lease for lease in leases}) == 1, "a renewal of all", patience=2 * ttl)
-        except AssertionError:
-            for lease in leases:
-                lease.release()
-        else:
+        with contextlib.suppress(AssertionError):
+            until(partial(are_together, leases), "a renewal of all", patience=2 * ttl)
             return leases
+        for lease in leases:
+            lease.release()
+
+
+def are_together(leases: list[Lease]) -> bool:
+    return len({lease._cohort or lease for lease in leases}) == 1
 
 
 def renewed(store: FaultyStore) -> list[list[str]]:

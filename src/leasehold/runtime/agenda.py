@@ -68,6 +68,11 @@ class Agenda(Generic[K]):
         if due_ns < self._wake_at:
             self._wake_up()
 
+    def start(self) -> None:
+        """Have the thread run, so that nothing can fail later for want of it."""
+        if self._thread is None:
+            self._wake_up()
+
     def drop(self, key: K) -> None:
         """Forget the key if it is new; others come up, and are not wanted any more."""
         self._new.pop(key, None)
@@ -122,5 +127,13 @@ class Agenda(Generic[K]):
                 key, due = self._new.popitem()
             except KeyError:
                 return  # dropped this very moment
-            if self._wanted(key) and not (self._receive is not None and self._receive(key)):
+            if self._wanted(key) and not (self._receive is not None and self._received(key)):
                 self._schedule.set(key, due)
+
+    def _received(self, key: K) -> bool:
+        assert self._receive is not None
+        try:
+            return self._receive(key)
+        except Exception:  # noqa: BLE001 - as above
+            log().exception("%s: tried again when it is due", self._name)
+            return False

@@ -54,12 +54,18 @@ class Keeper:
         self._disposals: set[Disposal] = set()
         self._disposed = threading.Condition()
         self._closed = False
+        self._prepared: Timing | None = None
+        """The last one for whose lane there is a thread."""
         self._receive = self._watchdog.take_on
         self._let_go = self._watchdog.drop
 
     def add(self, tenure: Tenure) -> None:
         """Keep this lease alive, and watched, until it is lost or released."""
-        soon = tenure._sent_ns + int(tenure._timing.renew_every_ns * EARLIEST)
+        timing = tenure._timing
+        if timing is not self._prepared:
+            self._lane(timing).start()
+            self._prepared = timing
+        soon = tenure._sent_ns + int(timing.renew_every_ns * EARLIEST)
         deadline = tenure._deadline_ns
         self._receive(tenure, min(soon, deadline))
 

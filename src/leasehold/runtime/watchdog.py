@@ -48,10 +48,12 @@ class Watchdog:
         self._introduce(newcomer)
         return True
 
-    def _look_at_all(self, cohorts: list[Cohort | Tenure], now: int) -> None:
-        for cohort in cohorts:
-            assert isinstance(cohort, Cohort), "no lease is here by itself, once it was received"
-            self._look(cohort, now)
+    def _look_at_all(self, due: list[Cohort | Tenure], now: int) -> None:
+        for one in due:
+            if isinstance(one, Cohort):
+                self._look(one, now)
+            else:
+                self._introduce(one)
 
     def _look(self, cohort: Cohort, now: int) -> None:
         """Say what time has done to the leases, and look again when it matters."""
@@ -71,6 +73,5 @@ def _is_wanted(key: Cohort | Tenure) -> bool:
     return wanted(key) if isinstance(key, Cohort) else key._belief.state is not State.LOST
 
 
-def _slack(cohort: Cohort | Tenure) -> int:
-    assert isinstance(cohort, Cohort)
-    return cohort.tenures[0]._timing.round_trip_ns // 4
+def _slack(key: Cohort | Tenure) -> int:
+    return key.tenures[0]._timing.round_trip_ns // 4 if isinstance(key, Cohort) else 0
