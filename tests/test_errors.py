@@ -17,6 +17,7 @@ from leasehold.errors import (
     LeaseHeld,
     LeaseholdError,
     LeaseLost,
+    QueueFull,
     StoreUnavailable,
     WouldDeadlock,
 )
@@ -26,6 +27,7 @@ EXAMPLES: list[LeaseholdError] = [
     LeaseHeld("r", holder="host:1", token=7, remaining=1.5, position=2),
     LeaseHeld("r", token=7),
     WouldDeadlock("r", holder="host:1", token=7, remaining=1.5),
+    QueueFull("r", holder="host:1", token=7, remaining=1.5, position=3),
     LeaseLost("r", token=7, reason="expired"),
     LeaseLost("r", token=7, reason="expired", needed=2.5),
     Fenced("r", token=7, newest=9),
@@ -69,6 +71,7 @@ def test_the_hierarchy() -> None:
     for error in EXAMPLES:
         assert isinstance(error, LeaseholdError)
     assert issubclass(WouldDeadlock, LeaseHeld)
+    assert issubclass(QueueFull, LeaseHeld)
     assert issubclass(InvalidResource, ConfigError)
     assert issubclass(ConfigError, ValueError)
     assert not issubclass(LeaseHeld, ValueError)

@@ -24,6 +24,7 @@ from leasehold.errors import (
     LeaseHeld,
     LeaseholdError,
     LeaseLost,
+    QueueFull,
     StoreUnavailable,
     WouldDeadlock,
 )
@@ -51,6 +52,7 @@ __all__ = [
     "LeaseholdError",
     "Loss",
     "Place",
+    "QueueFull",
     "Record",
     "Renewal",
     "State",

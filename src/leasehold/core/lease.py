@@ -87,6 +87,8 @@ class Contender(NamedTuple):
 
     holder: str
     since_us: int
+    """Since when, in microseconds since 1970."""
+    priority: int = 0
 
 
 class Record(NamedTuple):

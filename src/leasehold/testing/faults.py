@@ -11,7 +11,7 @@ from leasehold.errors import StoreUnavailable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from leasehold.core.lease import Record
+    from leasehold.core.lease import Contender, Record
     from leasehold.core.ops import Op, Outcome
     from leasehold.stores.base import Store, Subscription
 
@@ -58,6 +58,10 @@ class FaultyStore:
     def scan(self, prefix: str, *, timeout: float) -> Iterator[Record]:
         """Pass it on."""
         return self._store.scan(prefix, timeout=timeout)
+
+    def waiters(self, resource: str, *, timeout: float) -> list[Contender]:
+        """Pass it on."""
+        return self._store.waiters(resource, timeout=timeout)
 
     def subscribe(self, prefix: str | None = None) -> Subscription | None:
         """Pass it on."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from leasehold.core.clock import Clock
-    from leasehold.core.lease import Record
+    from leasehold.core.lease import Contender, Record
     from leasehold.core.ops import Op, Outcome
     from leasehold.stores.base import StoreURL
     from leasehold.stores.postgresql.statements import Statement
@@ -118,6 +118,11 @@ class PostgresStore:
             after, found = self._read(self._statements.scan, values, timeout)
             records += filter(None, map(codec.record, found))
         return iter(records)
+
+    def waiters(self, resource: str, *, timeout: float) -> list[Contender]:
+        """Return who waits for the resource, as long as somebody holds it."""
+        record = self.read([resource], timeout=timeout)[0]
+        return list(record.queue) if record else []
 
     def subscribe(self, prefix: str | None = None) -> PostgresSubscription | None:
         """Be told, over a connection of its own. None where a pooler lets nothing through."""

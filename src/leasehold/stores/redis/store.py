@@ -136,6 +136,11 @@ class RedisStore:
             if not after:
                 return iter(found)
 
+    def waiters(self, resource: str, *, timeout: float) -> list[Contender]:
+        """Return who waits for the resource, as long as somebody holds it."""
+        record = self.read([resource], timeout=timeout)[0]
+        return list(record.queue) if record else []
+
     def subscribe(self, prefix: str | None = None) -> RedisSubscription:
         """Be told, over a connection of its own."""
         from leasehold.stores.redis.subscription import RedisSubscription  # noqa: PLC0415 - as above
