@@ -17,6 +17,7 @@ from leasehold.errors import (
     LeaseHeld,
     LeaseholdError,
     LeaseLost,
+    QueueFull,
     StoreUnavailable,
     WouldDeadlock,
 )
@@ -34,6 +35,7 @@ EXAMPLES: list[LeaseholdError] = [
     ConfigError("no such setting"),
     InvalidResource("a//b", "it has an empty part"),
     InvalidResource(None, "it is NoneType, not str"),
+    QueueFull("r", holder="host:1", token=7, remaining=1.5, position=3),
 ]
 
 
@@ -69,6 +71,7 @@ def test_the_hierarchy() -> None:
     for error in EXAMPLES:
         assert isinstance(error, LeaseholdError)
     assert issubclass(WouldDeadlock, LeaseHeld)
+    assert issubclass(QueueFull, LeaseHeld)
     assert issubclass(InvalidResource, ConfigError)
     assert issubclass(ConfigError, ValueError)
     assert not issubclass(LeaseHeld, ValueError)

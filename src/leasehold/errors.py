@@ -4,7 +4,8 @@
 
     LeaseholdError
     ├── LeaseHeld          somebody else has it (who, token, remaining)
-    │   └── WouldDeadlock      the one that waits has it itself
+    │   ├── WouldDeadlock      the one that waits has it itself
+    │   └── QueueFull          too many wait for it already
     ├── LeaseLost          it was ours and is no more (reason)
     ├── Fenced             a guard refused a stale token
     ├── StoreUnavailable   the store can't be asked, or didn't answer in time
@@ -56,6 +57,16 @@ class WouldDeadlock(LeaseHeld):
         super().__init__(resource, holder=holder, token=token, remaining=remaining)
         text = f"{resource!r} is held by this very thread or task (token {token}); waiting would never end."
         self.args = (f"{text} Release it first, or use try_acquire().",)
+
+
+class QueueFull(LeaseHeld):
+    """As many wait for the resource as the asker said that there may be, so it did not queue up."""
+
+    def __init__(
+        self, resource: str, *, holder: str = "", token: int = 0, remaining: float = 0.0, position: int | None = None
+    ) -> None:
+        super().__init__(resource, holder=holder, token=token, remaining=remaining, position=position)
+        self.args = (f"{self.args[0]}, and its queue is full",)
 
 
 class LeaseLost(LeaseholdError):

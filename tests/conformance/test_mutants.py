@@ -82,9 +82,57 @@ MUTANTS = {
     ),
     "barging": (
         "core/rules.py",
-        "        if reservation is not None and not queue.is_for(reservation, op):",
-        "        if False:",
+        "    if reservation is not None and not queue.is_for(reservation, op):",
+        "    if False:",
         "barges or order_of_arrival",
+    ),
+    "a lower priority served first": (
+        "core/queue.py",
+        "    while position and places[position - 1].priority < priority:",
+        "    while position and places[position - 1].priority > priority:",
+        "priority",
+    ),
+    "a queue one longer than it may be": (
+        "core/queue.py",
+        "refused = 0 < op.queue_limit <= len(places)",
+        "refused = 0 < op.queue_limit < len(places)",
+        "full_queue or bound_is_kept",
+    ),
+    "what was left for a successor given to whoever comes": (
+        "core/queue.py",
+        "        start = min(reservation.until_ns, now)\n",
+        "        return Reservation(now + 1, showing, state=reservation.state)\n",
+        "gone_with_the_reservation or never_comes",
+    ),
+    "a lease within its soft limit ended by a challenger": (
+        "core/rules.py",
+        "    if op.recover and 0 < entry.soft_ns <= now - entry.granted_ns and not entry.revoked:",
+        "    if op.recover and not entry.revoked:",
+        "soft_limit",
+    ),
+    "a revoked grandchild counted in its parent alone": (
+        "core/rules.py",
+        "        below = above\n",
+        "        return\n",
+        "counted_in_all",
+    ),
+    "a child that outlives its parent here": (
+        "runtime/under.py",
+        "        return min(self._own_deadline_ns, self._parent._deadline_ns)",
+        "        return self._own_deadline_ns",
+        "after_the_grace_of_a_parent or sublease_renews",
+    ),
+    "children extended although one of them was ended": (
+        "runtime/keeper.py",
+        "        if tenure._doubts(outcome, now):",
+        "        if False:",
+        "somebody_ends or unknown_which or after_the_grace",
+    ),
+    "a holder that is not stopped at its deadline": (
+        "core/holder.py",
+        "    if now >= holder.deadline_ns:",
+        "    if now >= holder.over_ns:",
+        "within_its_grace",
     ),
     "no tombstone for an abandoned acquire": (
         "core/rules.py",
@@ -100,7 +148,7 @@ MUTANTS = {
     ),
     "acquire that is not idempotent": (
         "core/rules.py",
-        "            if entry.lease_id == op.lease_id:\n                return Granted(entry.token, expiry - now)\n",
+        "            if entry.lease_id == op.lease_id:\n                return Granted(entry.token, expiry - now, entry.state)\n",
         "",
         "that_is_repeated or own_grant",
     ),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leasehold.core.entry import Reservation, Waiter, Waiting
+from leasehold.core.entry import Entry, Reservation, Waiter, Waiting
 from leasehold.core.lease import MAX_RESOURCE_BYTES, check_resource, decode_metadata, encode_metadata
 from leasehold.errors import ConfigError, InvalidResource
 
@@ -106,16 +106,46 @@ def test_no_metadata_is_no_text() -> None:
     assert decode_metadata("") == {}
 
 
-# --- what a store keeps of the queue ------------------------------------------------------------------------------
+# --- what a store keeps in one field of what most entries don't have ----------------------------------------------
 
 numbers = st.integers(0, 2**63 - 1)
-waiters = st.builds(Waiter, texts, texts, texts, numbers, numbers, st.booleans())
-reservations = st.none() | st.builds(Reservation, numbers, texts, texts)
+waiters = st.builds(Waiter, texts, texts, texts, numbers, numbers, st.booleans(), st.integers())
+queues = st.lists(waiters, max_size=4, unique_by=lambda w: w.lease_id)
+reservations = st.none() | st.builds(Reservation, numbers, texts, texts, texts)
+waitings = st.builds(Waiting, queues, reservations, st.dictionaries(texts, numbers, max_size=3))
 
 
-@given(st.builds(Waiting, st.lists(waiters, max_size=4), reservations, st.dictionaries(texts, numbers, max_size=3)))
-def test_the_queue_round_trips_as_plain_ascii(waiting: Waiting) -> None:
-    text = waiting.dumps()
-    assert Waiting.loads(text) == waiting
+@given(waitings, texts, numbers)
+def test_what_is_rare_round_trips_as_plain_ascii(waiting: Waiting, state: str, ended: int) -> None:
+    kept = Entry("r", waiting=waiting, state=state, children_ended=ended)
+    text = kept.rare()
+    assert text is not None
     assert text.isascii()
     json.loads(text)
+    read = Entry("r")
+    read.take_rare(text)
+    assert (read.state, read.children_ended) == (state, ended)
+    assert read.waiting == waiting or (read.waiting, waiting) == (None, Waiting())
+
+
+def test_nothing_rare_is_no_text() -> None:
+    assert Entry("r").rare() is None
+
+
+def test_what_an_older_version_wrote_is_read() -> None:
+    entry = Entry("r")
+    entry.take_rare('{"q":[["id","h","to",5,6,1]],"r":[7,"id",""],"t":{"x":9}}')
+    assert entry.waiting == Waiting([Waiter("id", "h", "to", 5, 6, passed=True)], Reservation(7, "id"), {"x": 9})
+    assert (entry.state, entry.children_ended) == ("", 0)
+
+
+def test_an_older_version_reads_what_it_knows_of_what_is_written_now() -> None:
+    waiter = Waiter("id", "h", "to", 5, 6, passed=True, priority=3)
+    text = Entry("r", waiting=Waiting([waiter], Reservation(7, "id", "", "blob")), state="s", children_ended=2).rare()
+    assert text is not None
+    data = json.loads(text)
+    assert (data["q"], data["r"], data["t"]) == ([["id", "h", "to", 5, 6, 1]], [7, "id", ""], {})
+    alone = Entry("r", state="s").rare()
+    assert alone is not None
+    data = json.loads(alone)
+    assert (data["q"], data["r"], data["t"]) == ([], None, {})

@@ -24,6 +24,7 @@ from leasehold.errors import ConfigError
 from tests.core.virtual_table import MS, TTL, WALL_US, CopyingTable, SharingTable, World
 
 RESERVED = RESERVATION_NS
+LIFE = WAITER_LIFE_NS
 
 
 @pytest.fixture(params=[CopyingTable, SharingTable])
@@ -216,7 +217,8 @@ def test_a_release_reserves_it_for_the_first_and_calls_only_that_one(world: Worl
     world.queue("r", "B")
     world.release("r", "H")
     assert [(n.address, n.summons, n.lease_id) for n in world.table.notices] == [("to-A", Summons.RESERVED, "A")]
-    assert world.queue("r", "B") == Held("", world.table.load("r").token, 0, 1)
+    world.advance(RESERVED // 4)
+    assert world.queue("r", "B") == Held("", world.table.load("r").token, RESERVED - RESERVED // 4, 1)
     assert isinstance(world.acquire("r", "passer-by"), Held)
     assert isinstance(world.queue("r", "A"), Granted)
 
@@ -339,6 +341,65 @@ def test_leaving_the_queue_of_a_held_resource_calls_nobody(world: World) -> None
     assert world.queue("r", "B") == Held("h-H", world.table.load("r").token, TTL, 0)
 
 
+def test_a_higher_priority_comes_first_and_equals_in_the_order_of_arrival(world: World) -> None:
+    token = world.grant("r", "H")
+    for name, priority, before in (("A", 0, 0), ("B", 5, 0), ("C", 0, 2), ("D", 5, 1), ("E", -1, 4), ("F", 9, 0)):
+        assert world.queue("r", name, priority=priority) == Held("h-H", token, TTL, before)
+    assert world.queue("r", "A") == Held("h-H", token, TTL, 3)
+    assert world.acquire("r", "passer-by", priority=5) == Held("h-H", token, TTL, 3)
+    assert [c.holder for c in world.table.load("r").contenders(world.now)] == [f"h-{name}" for name in "FBDACE"]
+    world.release("r", "H")
+    assert world.called() == ["F"]
+    for name in "FBDACE":
+        assert isinstance(world.queue("r", name), Granted)
+        world.release("r", name)
+
+
+def test_a_place_keeps_its_priority(world: World) -> None:
+    world.grant("r", "H")
+    world.queue("r", "A", priority=1)
+    world.queue("r", "B", priority=2)
+    world.queue("r", "A", priority=3)
+    assert [c.priority for c in world.table.load("r").contenders(world.now)] == [2, 1]
+
+
+def test_a_higher_priority_does_not_take_what_is_reserved_already(world: World) -> None:
+    world.grant("r", "H")
+    world.queue("r", "A")
+    world.release("r", "H")
+    assert isinstance(world.queue("r", "B", priority=9), Held)
+    assert isinstance(world.queue("r", "A"), Granted)
+
+
+def test_a_full_queue_takes_nobody_more_and_keeps_those_in_it(world: World) -> None:
+    token = world.grant("r", "H")
+    world.queue("r", "A")
+    assert world.queue("r", "B", queue_limit=2) == Held("h-H", token, TTL, 1)
+    assert world.queue("r", "C", queue_limit=2, priority=1) == Held("h-H", token, TTL, 0, refused=True)
+    assert world.queue("r", "B", queue_limit=1) == Held("h-H", token, TTL, 1)
+    assert world.acquire("r", "C", queue_limit=2) == Held("h-H", token, TTL, 2)
+    world.advance(LIFE - SECOND)
+    world.queue("r", "B")
+    world.advance(SECOND)
+    assert world.queue("r", "C", queue_limit=2) == Held("h-H", token, TTL - LIFE, 1)
+
+
+def test_a_full_queue_keeps_nobody_from_what_is_free(world: World) -> None:
+    world.grant("r", "H")
+    world.queue("r", "A")
+    world.release("r", "H")
+    world.advance(RESERVED)
+    assert isinstance(world.queue("r", "B", queue_limit=1), Granted)
+
+
+def test_a_full_queue_behind_a_reservation(world: World) -> None:
+    token = world.grant("r", "H")
+    world.queue("r", "A")
+    world.release("r", "H")
+    assert world.queue("r", "B", queue_limit=1) == Held("", token, RESERVED, 1, refused=True)
+    assert isinstance(world.queue("r", "A"), Granted)
+
+
 def test_a_release_to_a_successor_keeps_it_for_that_name_and_not_for_long(world: World) -> None:
     world.grant("r", "H")
     world.queue("r", "A")
@@ -348,6 +409,81 @@ def test_a_release_to_a_successor_keeps_it_for_that_name_and_not_for_long(world:
     world.release("r", "S", successor="nobody")
     world.advance(RESERVED)
     assert isinstance(world.queue("r", "A"), Granted)
+
+
+def test_the_successor_gets_what_was_left_for_it_as_often_as_it_asks(world: World) -> None:
+    world.grant("r", "H")
+    world.release("r", "H", successor="h-S", state="blob", reserve_ns=2 * SECOND)
+    world.advance(2 * SECOND - 1)
+    assert isinstance(world.acquire("r", "B"), Held)
+    first = world.acquire("r", "S")
+    assert isinstance(first, Granted)
+    assert first.state == "blob"
+    world.advance(SECOND)
+    assert world.acquire("r", "S") == Granted(first.token, TTL - SECOND, "blob")
+    world.renew("r", "S", first.token)
+    world.release("r", "S")
+    assert world.acquire("r", "B") == Granted(world.table.wall_us, TTL)
+
+
+def test_what_was_left_for_a_successor_that_never_came_goes_to_nobody(world: World) -> None:
+    world.grant("r", "H")
+    world.release("r", "H", successor="h-S", state="blob", reserve_ns=SECOND)
+    world.advance(SECOND)
+    other = world.acquire("r", "S")
+    assert isinstance(other, Granted)
+    assert other.state == ""
+
+
+def test_a_successor_in_the_queue_is_called_and_goes_first(world: World) -> None:
+    token = world.grant("r", "H")
+    for name in "ABC":
+        world.queue("r", name)
+    world.release("r", "H", successor="h-B", state="blob", reserve_ns=SECOND)
+    assert world.called() == ["B", "A"]
+    assert world.queue("r", "A") == Held("", token, SECOND, 1)
+    granted = world.queue("r", "B")
+    assert isinstance(granted, Granted)
+    assert granted.state == "blob"
+    assert [c.holder for c in world.table.load("r").contenders(world.now)] == ["h-A", "h-C"]
+
+
+def test_a_successor_in_the_queue_that_leaves_makes_room_for_the_first(world: World) -> None:
+    world.grant("r", "H")
+    world.queue("r", "A")
+    world.queue("r", "B")
+    world.release("r", "H", successor="h-B", state="blob", reserve_ns=SECOND)
+    world.called()
+    world.release("r", "B")
+    assert world.called() == ["A"]
+    granted = world.queue("r", "A")
+    assert isinstance(granted, Granted)
+    assert granted.state == ""
+
+
+def test_while_it_waits_for_a_successor_the_first_in_the_queue_learns_when_to_come(world: World) -> None:
+    token = world.grant("r", "H")
+    world.queue("r", "A")
+    world.queue("r", "B")
+    world.release("r", "H", successor="h-S", reserve_ns=SECOND)
+    assert world.called() == ["A"]
+    assert world.queue("r", "A") == Held("", token, SECOND, 1)
+    world.release("r", "A")
+    assert world.called() == ["B"]
+    assert world.queue("r", "B") == Held("", token, SECOND, 1)
+    world.advance(SECOND)
+    assert isinstance(world.queue("r", "B"), Granted)
+
+
+def test_a_handover_before_the_minimum_hold_is_over_waits_for_it(world: World) -> None:
+    token = world.grant("r", "H", hold_at_least_ns=3 * SECOND)
+    world.advance(SECOND)
+    assert world.release("r", "H", successor="h-S", state="blob", reserve_ns=SECOND) == Released(2 * SECOND)
+    assert world.acquire("r", "S") == Held("h-H", token, 2 * SECOND, 0)
+    world.advance(3 * SECOND - 1)
+    granted = world.acquire("r", "S")
+    assert isinstance(granted, Granted)
+    assert granted.state == "blob"
 
 
 # --- abandoned requests -------------------------------------------------------------------------------------------
@@ -504,6 +640,46 @@ def test_a_revoked_lease_can_still_be_released_early(world: World) -> None:
     assert isinstance(world.acquire("r", "B"), Granted)
 
 
+# --- soft limits ----------------------------------------------------------------------------------------------------
+
+
+def test_a_challenger_ends_a_lease_held_beyond_its_soft_limit_as_a_revocation_does(world: World) -> None:
+    token = world.grant("r", "A", soft_ns=3 * SECOND, notify="to-A")
+    world.advance(2 * SECOND)
+    world.renew("r", "A", token)
+    world.advance(SECOND - 1)
+    assert world.acquire("r", "B", recover=True) == Held("h-A", token, TTL - SECOND + 1, 0)
+    assert isinstance(world.renew("r", "A", token), Renewed)
+    world.table.events.clear()
+    world.advance(1)
+    assert world.acquire("r", "B") == Held("h-A", token, TTL - 1, 0)
+    assert world.queue("r", "B", recover=True) == Held("h-A", token, TTL - 1, 0)
+    assert world.renew("r", "A", token) == Lost(Loss.REVOKED, TTL - 1)
+    assert world.called() == ["A"]
+    assert [(e.kind, e.ttl_ns) for e in world.table.events] == [(EventKind.REVOKED, TTL - 1)]
+    assert isinstance(world.queue("r", "B", recover=True), Held)
+    assert world.called() == []
+    world.advance(TTL - 1)
+    assert isinstance(world.queue("r", "B"), Granted)
+
+
+def test_a_lease_without_a_soft_limit_is_not_ended_by_a_challenger(world: World) -> None:
+    token = world.grant("r", "A")
+    world.advance(TTL - 1)
+    assert isinstance(world.acquire("r", "B", recover=True), Held)
+    assert isinstance(world.renew("r", "A", token), Renewed)
+
+
+def test_a_recovery_that_finds_the_queue_full_has_still_asked_for_it(world: World) -> None:
+    token = world.grant("r", "A", soft_ns=1)
+    world.queue("r", "B")
+    world.advance(1)
+    outcome = world.queue("r", "C", queue_limit=1, recover=True)
+    assert isinstance(outcome, Held)
+    assert outcome.refused
+    assert isinstance(world.renew("r", "A", token), Lost)
+
+
 # --- parents ------------------------------------------------------------------------------------------------------
 
 
@@ -597,6 +773,51 @@ def test_a_revoked_child_ends_as_promised_however_long_its_parent_goes_on(world:
     world.advance(SECOND)
     assert world.record("bottom") is None
     assert isinstance(world.acquire("bottom", "X"), Granted)
+
+
+@pytest.mark.parametrize("how", ["revoke", "force", "recover"])
+def test_a_lease_ended_by_somebody_else_is_counted_in_all_above_it(world: World, how: str) -> None:
+    top, middle, bottom = three_levels(world, child_ttl=0)
+    assert world.renew("top", "T", top) == Renewed(TTL)
+    if how == "recover":
+        world.release("bottom", "B")
+        world.grant("bottom", "B", 0, parent=("middle", middle), soft_ns=1)
+        world.advance(1)
+        world.acquire("bottom", "X", recover=True)
+    else:
+        world.revoke("bottom", force=how == "force")
+    for name, lease_id, token in (("top", "T", top), ("middle", "M", middle)):
+        outcome = world.renew(name, lease_id, token)
+        assert isinstance(outcome, Renewed)
+        assert outcome.ended == 1
+    assert bottom
+    world.revoke("middle", force=True)
+    assert world.renew("top", "T", top) == Renewed(TTL, 2)
+
+
+def test_a_lease_that_its_owner_ends_is_not_counted(world: World) -> None:
+    top, *_ = three_levels(world)
+    world.release("bottom", "B")
+    assert world.renew("top", "T", top) == Renewed(TTL)
+
+
+def test_the_count_begins_anew_with_the_next_lease(world: World) -> None:
+    three_levels(world)
+    world.revoke("bottom", force=True)
+    world.release("top", "T")
+    top = world.grant("top", "T2")
+    assert world.renew("top", "T2", top) == Renewed(TTL)
+
+
+def test_a_lease_under_an_earlier_one_is_not_counted_in_the_next(world: World) -> None:
+    _, middle, _ = three_levels(world)
+    world.release("middle", "M")
+    world.grant("bottom", "B", parent=None)
+    world.grant("middle", "M2")
+    world.revoke("bottom", force=True)
+    outcome = world.renew("middle", "M2", middle + 1)
+    assert isinstance(outcome, Renewed)
+    assert outcome.ended == 0
 
 
 def test_a_child_is_not_granted_under_a_parent_that_is_over(world: World) -> None:

@@ -56,6 +56,9 @@ class Promise:
     until: int
     grace: int
     parent: tuple[str, int] | None
+    state: str = ""
+    soft_from: int = 0
+    """From then on a challenger may end it; 0: never."""
 
 
 @dataclass
@@ -71,7 +74,10 @@ class Tenure:
     """Who is in the queue, in the order of arrival, and until when without showing up."""
     diligent: set[str] = field(default_factory=set)
     """Who has shown up since the last grant, so has not missed a turn."""
-    handed: bool = False
+    priorities: dict[str, int] = field(default_factory=dict)
+    """Of those who are in the queue."""
+    handed: tuple[str, str, int] | None = None
+    """To whom it was handed over, what was left for it, and until when."""
     tombstones: dict[str, int] = field(default_factory=dict)
 
 
@@ -120,16 +126,18 @@ class RulesMachine(RuleBasedStateMachine):
     @rule(
         name=resources, lease_id=ids, ttl=ttls, queue=st.booleans(), delay=short, least=short, grace=short,
         seen=st.sampled_from([0, 0, 0, 1_700_000_100_000_000]), parent=st.none() | st.none() | resources,
-        follow=st.booleans(), stale=st.integers(0, 5),
+        follow=st.booleans(), stale=st.integers(0, 5), priority=st.sampled_from([0, 0, 1]),
+        limit=st.sampled_from([0, 0, 1, 2]), soft=short, recover=st.booleans(),
     )  # fmt: skip
     def acquire(
         self, *, name: str, lease_id: str, ttl: int, queue: bool, delay: int, least: int, grace: int, seen: int,
-        parent: str | None, follow: bool, stale: int,
+        parent: str | None, follow: bool, stale: int, priority: int, limit: int, soft: int, recover: bool,
     ) -> None:  # fmt: skip
         above = None if parent is None else (parent, self.notes[parent].highest - (stale == 0))
         op = Acquire(
             name, lease_id, "h-" + lease_id, 0 if above and follow else ttl, queue, "to-" + lease_id, seen, "", above,
-            lock_delay_ns=delay, hold_at_least_ns=least, grace_ns=grace,
+            lock_delay_ns=delay, hold_at_least_ns=least, grace_ns=grace, priority=priority, queue_limit=limit,
+            soft_ns=soft, recover=recover,
         )  # fmt: skip
         note, standing, now = self.notes[name], self.alive(name), self.now
         outcome = self.apply(op)
@@ -139,6 +147,7 @@ class RulesMachine(RuleBasedStateMachine):
             if standing is not None:
                 assert outcome.token == standing.token, "an acquire repeated got another grant"
                 assert standing.until in (FOLLOWS, now + outcome.ttl_ns)
+                assert outcome.state == standing.state
                 return
             self.check_turn(note, lease_id)
             assert outcome.token > note.highest, "a token came back"
@@ -151,20 +160,45 @@ class RulesMachine(RuleBasedStateMachine):
                 assert until <= over.until, "a child outlives its parent"
             note.highest = outcome.token
             note.promise = Promise(lease_id, outcome.token, until if op.ttl_ns else FOLLOWS, grace, above)
-            note.lock_delay, note.closed_until, note.handed = delay, 0, False
+            note.promise.state, note.promise.soft_from = outcome.state, soft and now + soft
+            self.check_handover(note, op.holder, outcome.state)
+            note.lock_delay, note.closed_until, note.handed = delay, 0, None
             note.waiters.pop(lease_id, None)
             note.diligent.clear()
             self.tokens.append((name, lease_id, outcome.token))
         elif isinstance(outcome, Held):
             if queue:
-                if note.waiters.get(lease_id, 0) <= now:
-                    note.waiters.pop(lease_id, None)  # it had dropped out: back to the end
-                note.waiters[lease_id] = now + WAITER_LIFE_NS
-                note.diligent.add(lease_id)
+                self.queued(note, op, outcome)
+            if recover and standing is not None and 0 < standing.soft_from <= now:
+                self.revoked(standing, now + outcome.remaining_ns)
         elif outcome is not None:
             assert isinstance(outcome, Lost)
             own = note.promise is not None and note.promise.lease_id == lease_id
             assert own or above is not None or note.tombstones.get(lease_id, 0) > now, outcome
+
+    def queued(self, note: Tenure, op: Acquire, outcome: Held) -> None:
+        """Note who waits, and check that the queue is no longer than it may be."""
+        now = self.now
+        live = [w for w, until in note.waiters.items() if until > now]
+        assert outcome.refused is (op.lease_id not in live and 0 < op.queue_limit <= len(live))
+        if outcome.refused:
+            return
+        if op.lease_id not in live:
+            note.waiters.pop(op.lease_id, None)  # it had dropped out: back to the end
+            note.priorities[op.lease_id] = op.priority
+        note.waiters[op.lease_id] = now + WAITER_LIFE_NS
+        note.diligent.add(op.lease_id)
+
+    def revoked(self, standing: Promise, until: int) -> None:
+        standing.until, standing.grace = until, 0
+
+    def check_handover(self, note: Tenure, holder: str, state: str) -> None:
+        """What was left for somebody goes to nobody else, and to nobody too late."""
+        if note.handed is None:
+            assert not state
+        elif state:
+            assert (holder, state) == note.handed[:2]
+            assert self.now < note.handed[2]
 
     def check_turn(self, note: Tenure, lease_id: str) -> None:
         """Nobody closed it, and nobody that came in time was overtaken."""
@@ -177,7 +211,8 @@ class RulesMachine(RuleBasedStateMachine):
             free_since = note.promise.until + note.lock_delay
             assert now >= free_since, "granted within the lock delay"
         live = [w for w, until in note.waiters.items() if until > now and w in note.diligent]
-        if live and not note.handed and free_since <= now < free_since + RESERVATION_NS:
+        live.sort(key=lambda w: -note.priorities[w])
+        if live and note.handed is None and free_since <= now < free_since + RESERVATION_NS:
             assert live[0] == lease_id, f"{lease_id} overtook {live[0]}"
 
     @rule(data=st.data(), ttl=ttls)
@@ -207,15 +242,21 @@ class RulesMachine(RuleBasedStateMachine):
                 assert record.revoked
                 assert record.remaining_ns == outcome.remaining_ns
 
-    @rule(name=resources, lease_id=ids, abandon=st.booleans(), successor=st.none() | st.none() | ids)
-    def release(self, *, name: str, lease_id: str, abandon: bool, successor: str | None) -> None:
+    @rule(
+        name=resources, lease_id=ids, abandon=st.booleans(), successor=st.none() | st.none() | ids,
+        reserve=st.sampled_from([RESERVATION_NS, SECOND]), state=st.sampled_from(["", "blob"]),
+    )  # fmt: skip
+    def release(
+        self, *, name: str, lease_id: str, abandon: bool, successor: str | None, reserve: int, state: str
+    ) -> None:
         note, standing = self.notes[name], self.alive(name)
-        outcome = self.apply(Release(name, lease_id, successor and "h-" + successor, abandon))
+        heir = successor and "h-" + successor
+        outcome = self.apply(Release(name, lease_id, heir, abandon, state, reserve))
         if isinstance(outcome, Released):
             assert standing is not None
             assert standing.lease_id == lease_id, "somebody else released it"
             self.ended(name, self.now + outcome.free_in_ns)
-            note.handed = successor is not None
+            note.handed = (heir, state, note.closed_until + reserve) if heir else None
         else:
             assert isinstance(outcome, NotHeld)
             assert standing is None or standing.lease_id != lease_id
@@ -239,8 +280,7 @@ class RulesMachine(RuleBasedStateMachine):
             assert outcome == Released(0)
             self.ended(name, self.now)
         else:
-            standing.until = self.now + outcome.free_in_ns
-            standing.grace = 0
+            self.revoked(standing, self.now + outcome.free_in_ns)
 
     def ended(self, name: str, closed_until: int) -> None:
         """Note the end of a lease and of whatever stands under it."""

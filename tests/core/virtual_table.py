@@ -91,8 +91,8 @@ class World:
     def renew(self, resource: str, lease_id: str, token: int, ttl_ns: int = TTL) -> Outcome:
         return self.apply(Renew(resource, lease_id, token, ttl_ns))
 
-    def release(self, resource: str, lease_id: str, *, successor: str | None = None, abandon: bool = False) -> Outcome:
-        return self.apply(Release(resource, lease_id, successor, abandon))
+    def release(self, resource: str, lease_id: str, **rest: Any) -> Outcome:
+        return self.apply(Release(resource, lease_id, **rest))
 
     def revoke(self, resource: str, *, force: bool = False, token: int | None = None) -> Outcome:
         return self.apply(Revoke(resource, force, token))

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from leasehold.core.clock import MILLISECOND
-from leasehold.core.ops import RESERVATION_NS, WAITER_LIFE_NS, Granted, Held, Lost, Unknown
-from leasehold.errors import ConfigError, LeaseHeld, LeaseholdError, StoreUnavailable
+from leasehold.core.ops import RESERVATION_NS, WAITER_LIFE_NS, Granted, Held, Loss, Lost, Unknown
+from leasehold.errors import ConfigError, LeaseHeld, LeaseholdError, LeaseLost, QueueFull, StoreUnavailable
 
 if TYPE_CHECKING:
     from leasehold.core.ops import Acquire, Outcome
@@ -27,6 +27,8 @@ class Take(NamedTuple):
 
     token: int
     deadline_ns: int
+    state: str = ""
+    """What the holder before has handed over."""
 
 
 class Sleep(NamedTuple):
@@ -91,12 +93,17 @@ class Claim:
         """Say what follows from the answer to a request that was sent at ``sent_ns``."""
         if isinstance(outcome, Granted):
             deadline = sent_ns + self.timing.safe_time(outcome.ttl_ns)
-            return Take(outcome.token, deadline) if now < deadline else self._too_late(sent_ns, now)
+            if now < deadline:
+                return Take(outcome.token, deadline, outcome.state)
+            too_short = deadline <= sent_ns and self.op.parent is not None
+            return self._too_short() if too_short else self._too_late(sent_ns, now)
         if isinstance(outcome, Held):
             self.in_doubt = False
             return self._held(outcome, now)
         if isinstance(outcome, Lost):
             self.in_doubt = False
+            if self.op.parent is not None and outcome.reason is Loss.EXPIRED:
+                return self._no_parent(str(outcome.reason))
             return StartOver()
         if isinstance(outcome, Unknown):
             return self._unknown(outcome.error, sent_ns, now)
@@ -105,17 +112,30 @@ class Claim:
     def _held(self, held: Held, now: int) -> Decision:
         self.failing_since_ns = None
         self.retry_ns = FIRST_RETRY_NS
-        self.queued = self.op.queue
+        self.queued = self.op.queue and not held.refused
         self.position = held.position
         until = self.wait_until_ns
-        if not self.op.queue or (until is not None and now >= until):
+        if not self.queued or (until is not None and now >= until):
             return GiveUp(held_error(self.op.resource, held))
         # The queue may have moved on since it told our place, so we come by the time that the holder's lease ends; a
         # little apart, or all would come at once. Behind a reservation, each in turn has its time.
-        apart = STAGGER_NS if held.by else RESERVATION_NS
-        turn = now + max(0, held.remaining_ns) + held.position * apart
+        turn = now + max(0, held.remaining_ns)
+        if held.by:
+            turn += held.position * STAGGER_NS
+        else:
+            turn += (held.position - (held.remaining_ns > 0)) * RESERVATION_NS
         soon = min(turn, now + REFRESH_NS)
         return Sleep(soon if until is None else min(soon, until))
+
+    def _no_parent(self, why: str) -> Decision:
+        assert self.op.parent is not None
+        name, token = self.op.parent
+        return GiveUp(LeaseLost(name, token=token, reason=f"{why}, and nothing can stand under it"))
+
+    def _too_short(self) -> Decision:
+        """Deal with a grant that was of no use when the store made it: its parent is about to end."""
+        self.queued = True  # it is granted, for all the store knows, and has to be given back
+        return self._no_parent("about to end")
 
     def _too_late(self, sent_ns: int, now: int) -> Decision:
         """Deal with a grant whose answer took longer than the safe time: it is over before it began."""
@@ -138,6 +158,6 @@ class Claim:
 
 def held_error(resource: str, held: Held) -> LeaseHeld:
     """Return the error for a resource that somebody else has."""
-    return LeaseHeld(
+    return (QueueFull if held.refused else LeaseHeld)(
         resource, holder=held.by, token=held.token, remaining=held.remaining_ns / 1e9, position=held.position
     )

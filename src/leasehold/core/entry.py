@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from typing import Any
 
 from leasehold.core.lease import Contender, Record, decode_metadata
 
@@ -19,6 +20,7 @@ class Waiter:
     expiry_ns: int
     passed: bool = False
     """It did not come when it was its turn. It keeps its place, but is not called again before it shows up."""
+    priority: int = 0
 
 
 @dataclass(slots=True)
@@ -28,6 +30,8 @@ class Reservation:
     until_ns: int
     lease_id: str = ""
     successor: str = ""
+    state: str = ""
+    """What goes to it with the grant."""
 
 
 @dataclass(slots=True)
@@ -39,27 +43,9 @@ class Waiting:
     tombstones: dict[str, int] = field(default_factory=dict)
     """Lease ids that must never be granted, and until when that is remembered."""
 
-    def dumps(self) -> str:
-        """Return it as the text that a store can keep in one field."""
-        reservation = self.reservation
-        return json.dumps(
-            {
-                "q": [[w.lease_id, w.holder, w.notify, w.since_us, w.expiry_ns, int(w.passed)] for w in self.queue],
-                "r": reservation and [reservation.until_ns, reservation.lease_id, reservation.successor],
-                "t": self.tombstones,
-            },
-            separators=(",", ":"),
-        )
-
-    @classmethod
-    def loads(cls, text: str) -> Waiting:
-        """Read what `dumps` wrote."""
-        data = json.loads(text)
-        return cls(
-            queue=[Waiter(i, h, n, s, e, bool(p)) for i, h, n, s, e, p in data["q"]],
-            reservation=Reservation(*data["r"]) if data["r"] else None,
-            tombstones=data["t"],
-        )
+    def live(self, now: int) -> list[Waiter]:
+        """Return the waiters that still count, in the order of their turns."""
+        return [w for w in self.queue if w.expiry_ns > now]
 
 
 @dataclass(slots=True)
@@ -94,11 +80,37 @@ class Entry:
     """It will not be renewed any more."""
     has_children: bool | int = False
     waiting: Waiting | None = None
+    state: str = ""
+    """What the holder before has handed over to this one."""
+    children_ended: int = 0
+    """How many leases under this one, at any depth, somebody else has ended."""
+
+    def rare(self) -> str | None:
+        """Return what most entries don't have as the text that a store can keep in one field; None: nothing.
+
+        What came later than the first version has keys of its own, which that version passes over.
+        """
+        waiting = self.waiting
+        data: dict[str, object] = {} if waiting is None else _waiting_as_json(waiting)
+        if self.state:
+            data["s"] = self.state
+        if self.children_ended:
+            data["e"] = self.children_ended
+        if not data:
+            return None
+        return json.dumps(data if waiting is not None else _NOBODY | data, separators=(",", ":"))
+
+    def take_rare(self, text: str) -> None:
+        """Read what `rare` wrote."""
+        data = json.loads(text)
+        self.waiting = _waiting_from_json(data)
+        self.state = data.get("s", "")
+        self.children_ended = data.get("e", 0)
 
     def record(self, now: int, expiry_ns: int) -> Record:
         """Return what people may see of it. ``expiry_ns`` is the effective one, parents considered."""
         waiting = self.waiting
-        queue = [w for w in waiting.queue if w.expiry_ns > now] if waiting else []
+        queue = waiting.live(now) if waiting else []
         reservation = waiting.reservation if waiting and waiting.reservation else None
         reserved_for = None
         if reservation and reservation.until_ns > now:
@@ -121,5 +133,42 @@ class Entry:
             hold_at_least_ns=self.hold_at_least_ns,
             revoked=bool(self.revoked),
             reserved_for=reserved_for,
-            queue=tuple(Contender(w.holder, w.since_us) for w in queue),
+            queue=tuple(self.contenders(now)),
         )
+
+    def contenders(self, now: int) -> list[Contender]:
+        """Return who waits for it, as people may see it, in the order of their turns."""
+        return [Contender(w.holder, w.since_us, w.priority) for w in self.waiting.live(now)] if self.waiting else []
+
+
+_NOBODY: dict[str, object] = {"q": [], "r": None, "t": {}}
+
+
+def _waiting_as_json(waiting: Waiting) -> dict[str, object]:
+    reservation = waiting.reservation
+    data: dict[str, object] = {
+        "q": [[w.lease_id, w.holder, w.notify, w.since_us, w.expiry_ns, int(w.passed)] for w in waiting.queue],
+        "r": reservation and [reservation.until_ns, reservation.lease_id, reservation.successor],
+        "t": waiting.tombstones,
+    }
+    priorities = {w.lease_id: w.priority for w in waiting.queue if w.priority}
+    if priorities:
+        data["p"] = priorities
+    if reservation and reservation.state:
+        data["h"] = reservation.state
+    return data
+
+
+def _waiting_from_json(data: dict[str, Any]) -> Waiting | None:
+    if not (data["q"] or data["r"] or data["t"]):
+        return None
+    priorities = data.get("p", {})
+    reservation = None
+    if data["r"]:
+        until, lease_id, successor = data["r"]
+        reservation = Reservation(until, lease_id, successor, data.get("h", ""))
+    return Waiting(
+        queue=[Waiter(i, h, n, s, e, bool(p), priorities.get(i, 0)) for i, h, n, s, e, p in data["q"]],
+        reservation=reservation,
+        tombstones=data["t"],
+    )

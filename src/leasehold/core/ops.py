@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 RESERVATION_NS = 100 * MILLISECOND
 """How long a freed resource waits for the waiter whose turn it is."""
+LONGEST_RESERVATION_NS = 60 * SECOND
+"""How long it waits for a named successor at most."""
 WAITER_LIFE_NS = 6 * SECOND
 """How long a waiter stays in the queue without showing up."""
 
@@ -30,6 +32,8 @@ class Loss(StrEnum):
     FORKED = "forked"
     STALLED = "stalled"
     CLOSED = "closed"
+    PARENT = "parent"
+    """The lease that it stands under is over."""
 
 
 # --- operations ---------------------------------------------------------------------------------------------------
@@ -57,6 +61,12 @@ class Acquire(NamedTuple):
     grace_ns: int = 0
     lock_delay_ns: int = 0
     hold_at_least_ns: int = 0
+    priority: int = 0
+    """Waiters of a higher one come first; among equals, who came first."""
+    queue_limit: int = 0
+    """With so many waiters there already, don't queue up: `Held` with ``refused``. 0: however many there are."""
+    recover: bool = False
+    """If the holder has had it for its ``soft_ns``, revoke it: it ends at the expiry already promised."""
 
 
 class Renew(NamedTuple):
@@ -74,9 +84,12 @@ class Release(NamedTuple):
     resource: str
     lease_id: str
     successor: str | None = None
-    """A holder's name: the resource is kept for it for a moment."""
+    """A holder's name: the resource is kept for it, for ``reserve_ns``."""
     abandon: bool = False
     """The id may be in a request that is still on its way: leave a tombstone, so that it is never granted."""
+    state: str = ""
+    """What the successor gets with its grant, and nobody else does."""
+    reserve_ns: int = RESERVATION_NS
 
 
 class Revoke(NamedTuple):
@@ -98,6 +111,8 @@ class Granted(NamedTuple):
 
     token: int
     ttl_ns: int
+    state: str = ""
+    """What the holder before has handed over."""
 
 
 class Held(NamedTuple):
@@ -106,14 +121,20 @@ class Held(NamedTuple):
     by: str
     token: int
     remaining_ns: int
+    """Until it may be free; with no holder, until it is not reserved any more."""
     position: int
     """How many waiters are before you."""
+    refused: bool = False
+    """The queue is as long as you said that it may be: you are not in it."""
 
 
 class Renewed(NamedTuple):
     """It is yours for another ``ttl_ns``, counted from before you asked."""
 
     ttl_ns: int
+    ended: int = 0
+    """How many leases under this one somebody else has ended since it was granted. While that stays the same, those
+    that last as long as this one does are renewed with it; when it has changed, ask for each."""
 
 
 class Lost(NamedTuple):

@@ -1,6 +1,6 @@
 """The queue for a resource: whose turn it is, who is called, and who has dropped out.
 
-First come, first served. A waiter keeps its place while it shows up; a resource that comes free is kept for a moment
+Who has the higher priority is served first, and among equals who came first. A waiter keeps its place while it shows up; a resource that comes free is kept for a moment
 for the first one that is there. Nobody here acts on time: what time has done is worked out when somebody asks.
 """
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def wait(table: Table, entry: Entry, op: Acquire, now: int, *, by: str, free_at: int) -> Held:
     """Answer that it can't be had yet and, if asked to, keep or refresh the asker's place in the queue."""
-    position = 0
+    position, refused = 0, False
     if op.queue:
         if entry.waiting is None:
             entry.waiting = Waiting()
@@ -27,19 +27,32 @@ def wait(table: Table, entry: Entry, op: Acquire, now: int, *, by: str, free_at:
         tidy(entry, now, keep_waiting=True)
         place = _place(entry.waiting, op.lease_id)
         if place is None:
-            place = Waiter(op.lease_id, op.holder, op.notify, table.wall_us, 0)
-            places.append(place)
-        place.expiry_ns = now + WAITER_LIFE_NS
-        place.passed = False
-        position = places.index(place)
+            position = _turn(places, op.priority)
+            refused = 0 < op.queue_limit <= len(places)
+            if not refused:
+                place = Waiter(op.lease_id, op.holder, op.notify, table.wall_us, 0, priority=op.priority)
+                places.insert(position, place)
+        else:
+            position = places.index(place)
+        if place is not None:
+            place.expiry_ns = now + WAITER_LIFE_NS
+            place.passed = False
         if by:
             table.save(entry)
     elif entry.waiting is not None:
-        position = sum(w.expiry_ns > now for w in entry.waiting.queue)
+        position = _turn(entry.waiting.live(now), op.priority)
     if not by and entry.waiting is not None:
         position = max(position, 1)  # behind the one that it is reserved for
         table.save(entry)  # whose turn it is, or the next one to ask might find it otherwise
-    return Held(by, entry.token, free_at - now, position)
+    return Held(by, entry.token, free_at - now, position, refused)
+
+
+def _turn(places: list[Waiter], priority: int) -> int:
+    """Return how many would be before one that comes now."""
+    position = len(places)
+    while position and places[position - 1].priority < priority:
+        position -= 1
+    return position
 
 
 def settle(
@@ -92,6 +105,8 @@ def call_next(table: Table, entry: Entry, now: int) -> None:
     if waiting is None:
         return
     if waiting.reservation is not None and waiting.reservation.until_ns > now:
+        if waiting.reservation.successor:
+            _tell_first(table, entry, waiting, now)  # who would have told the others when that is over has gone
         return
     waiting.reservation = None
     for waiter in waiting.queue:
@@ -101,9 +116,37 @@ def call_next(table: Table, entry: Entry, now: int) -> None:
             return
 
 
+def hand_over(table: Table, entry: Entry, op: Release, now: int, *, free_at: int) -> None:
+    """Keep the resource for the successor that its holder has named: the first waiter of that name, or whoever has it."""
+    assert op.successor
+    if entry.waiting is None:
+        entry.waiting = Waiting()
+    waiting = entry.waiting
+    until = free_at + op.reserve_ns
+    heir = next((w for w in waiting.queue if w.expiry_ns > now and w.holder == op.successor), None)
+    if heir is None:
+        waiting.reservation = Reservation(until, successor=op.successor, state=op.state)
+    else:
+        waiting.reservation = Reservation(until, heir.lease_id, state=op.state)
+        _call(table, entry, heir)
+    _tell_first(table, entry, waiting, now)
+
+
+def _tell_first(table: Table, entry: Entry, waiting: Waiting, now: int) -> None:
+    """Call the first waiter that the resource isn't reserved for: it asks, and so learns when to come by itself."""
+    reserved = waiting.reservation.lease_id if waiting.reservation else ""
+    first = next((w for w in waiting.queue if w.expiry_ns > now and not w.passed and w.lease_id != reserved), None)
+    if first is not None:
+        _call(table, entry, first)
+
+
 def _reserve(table: Table, entry: Entry, waiting: Waiting, waiter: Waiter, start: int) -> None:
     """Keep the resource for this waiter, and call it."""
     waiting.reservation = Reservation(start + RESERVATION_NS, waiter.lease_id)
+    _call(table, entry, waiter)
+
+
+def _call(table: Table, entry: Entry, waiter: Waiter) -> None:
     if waiter.notify:
         table.notices.append(Notice(waiter.notify, Summons.RESERVED, entry.resource, waiter.lease_id))
 

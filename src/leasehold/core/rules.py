@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from leasehold.core import queue
 from leasehold.core.clock import SECOND
-from leasehold.core.entry import Reservation, Waiting
+from leasehold.core.entry import Waiting
 from leasehold.core.lease import TOKEN_LIMIT
 from leasehold.core.ops import (
-    RESERVATION_NS,
     Acquire,
     Event,
     EventKind,
@@ -138,22 +137,30 @@ def _acquire(table: Table, entry: Entry, op: Acquire, now: int) -> Granted | Hel
     if entry.lease_id is not None:
         if now < expiry:
             if entry.lease_id == op.lease_id:
-                return Granted(entry.token, expiry - now)
-            return queue.wait(table, entry, op, now, by=entry.holder, free_at=expiry)
+                return Granted(entry.token, expiry - now, entry.state)
+            return _challenge(table, entry, op, now, expiry)
         if entry.lease_id == op.lease_id:
             # Its own grant has run out: a request that was that late must not start a second turn by itself.
             return Lost(Loss.EXPIRED)
     free_at = expiry if entry.lease_id is None else expiry + entry.lock_delay_ns
     if now < free_at:
         return queue.wait(table, entry, op, now, by=entry.holder, free_at=free_at)
-    if waiting is not None:
-        reservation = queue.settle(table, entry, waiting, free_at, now, showing=op.lease_id)
-        if reservation is not None and not queue.is_for(reservation, op):
-            return queue.wait(table, entry, op, now, by="", free_at=now)
-    return _grant(table, entry, op, now, ended_ns=expiry)
+    if waiting is None:
+        return _grant(table, entry, op, now, ended_ns=expiry)
+    reservation = queue.settle(table, entry, waiting, free_at, now, showing=op.lease_id)
+    if reservation is not None and not queue.is_for(reservation, op):
+        return queue.wait(table, entry, op, now, by="", free_at=reservation.until_ns)
+    return _grant(table, entry, op, now, ended_ns=expiry, state=reservation.state if reservation else "")
 
 
-def _grant(table: Table, entry: Entry, op: Acquire, now: int, *, ended_ns: int) -> Granted | Lost:
+def _challenge(table: Table, entry: Entry, op: Acquire, now: int, expiry: int) -> Held:
+    """Answer whoever wants what somebody else holds and, where that was for longer than its soft limit, end it."""
+    if op.recover and 0 < entry.soft_ns <= now - entry.granted_ns and not entry.revoked:
+        _end_at_expiry(table, entry, now, expiry)
+    return queue.wait(table, entry, op, now, by=entry.holder, free_at=expiry)
+
+
+def _grant(table: Table, entry: Entry, op: Acquire, now: int, *, ended_ns: int, state: str = "") -> Granted | Lost:
     ttl = op.ttl_ns
     expiry = now + ttl
     if op.parent is not None:
@@ -188,13 +195,15 @@ def _grant(table: Table, entry: Entry, op: Acquire, now: int, *, ended_ns: int) 
     entry.ended = None
     entry.revoked = False
     entry.has_children = False
+    entry.state = state
+    entry.children_ended = 0
     if entry.waiting is not None:
         queue.leave(entry, op.lease_id)
         entry.waiting.reservation = None
         queue.tidy(entry, now)
     table.save(entry)
     table.events.append(Event(EventKind.GRANTED, entry.resource, token, op.holder, table.wall_us, expiry - now))
-    return Granted(token, expiry - now)
+    return Granted(token, expiry - now, state)
 
 
 def _renew(table: Table, entry: Entry, op: Renew, now: int) -> Renewed | Lost:
@@ -220,7 +229,7 @@ def _renew(table: Table, entry: Entry, op: Renew, now: int) -> Renewed | Lost:
     entry.renewed_us = table.wall_us
     entry.renewals += 1
     table.save(entry)
-    return Renewed(extended - now)
+    return Renewed(extended - now, entry.children_ended)
 
 
 def _release(table: Table, entry: Entry, op: Release, now: int) -> Released | NotHeld:
@@ -233,7 +242,7 @@ def _release(table: Table, entry: Entry, op: Release, now: int) -> Released | No
         queue.tidy(entry, now)
     if entry.lease_id == op.lease_id and now < expiry:
         free_at = max(now, entry.granted_ns + entry.hold_at_least_ns) if entry.hold_at_least_ns else now
-        _end(table, entry, now, EventKind.RELEASED, free_at=free_at, successor=op.successor)
+        _end(table, entry, now, EventKind.RELEASED, free_at=free_at, to=op)
         return Released(free_at - now)
     waiting = entry.waiting
     if waiting is not None and any(w.lease_id == op.lease_id for w in waiting.queue):
@@ -252,26 +261,19 @@ def _revoke(table: Table, entry: Entry, op: Revoke, now: int) -> Released | NotH
     expiry = expiry_of(table, entry)
     if entry.lease_id is None or now >= expiry or (op.token is not None and op.token != entry.token):
         return NotHeld()
-    if entry.notify:
-        table.notices.append(Notice(entry.notify, Summons.REVOKED, entry.resource, entry.lease_id))
     if op.force:
+        _tell_of_the_end(table, entry)
         _end(table, entry, now, EventKind.REVOKED, free_at=now)
         return Released()
-    entry.revoked = True
-    if entry.ttl_ns == 0:
-        # It would last as long as its parent goes on; from here on it has the time that was promised, and no more.
-        entry.ttl_ns, entry.expiry_ns = expiry - now, expiry
-    table.save(entry)
-    event = Event(EventKind.REVOKED, entry.resource, entry.token, entry.holder, table.wall_us, expiry - now)
-    table.events.append(event)
+    _end_at_expiry(table, entry, now, expiry)
     return Released(expiry - now)
 
 
 # --- endings ------------------------------------------------------------------------------------------------------
 
 
-def _end(table: Table, entry: Entry, now: int, kind: EventKind, *, free_at: int, successor: str | None = None) -> None:
-    """End a live lease, and in the same step whatever stands under it."""
+def _end(table: Table, entry: Entry, now: int, kind: EventKind, *, free_at: int, to: Release | None = None) -> None:
+    """End a live lease, and in the same step whatever stands under it. ``to``: what says who is to have it next."""
     if entry.has_children:
         _end_children(table, entry, now, ended_ns=now, kind=kind)
     entry.lease_id = None
@@ -279,14 +281,44 @@ def _end(table: Table, entry: Entry, now: int, kind: EventKind, *, free_at: int,
     entry.ended = str(kind)
     entry.has_children = False
     entry.notify = ""
-    if successor:
-        if entry.waiting is None:
-            entry.waiting = Waiting()
-        entry.waiting.reservation = Reservation(free_at + RESERVATION_NS, successor=successor)
+    entry.state = ""
+    if to is not None and to.successor:
+        queue.hand_over(table, entry, to, now, free_at=free_at)
     elif entry.waiting is not None:
         queue.call_next(table, entry, now)
     table.save(entry)
     table.events.append(Event(kind, entry.resource, entry.token, entry.holder, table.wall_us))
+
+
+def _end_at_expiry(table: Table, entry: Entry, now: int, expiry: int) -> None:
+    """Renew a live lease no more, so that it ends as promised, and tell its holder."""
+    _tell_of_the_end(table, entry)
+    entry.revoked = True
+    if entry.ttl_ns == 0:
+        # It would last as long as its parent goes on; from here on it has the time that was promised, and no more.
+        entry.ttl_ns, entry.expiry_ns = expiry - now, expiry
+    table.save(entry)
+    event = Event(EventKind.REVOKED, entry.resource, entry.token, entry.holder, table.wall_us, expiry - now)
+    table.events.append(event)
+
+
+def _tell_of_the_end(table: Table, entry: Entry) -> None:
+    """Call the holder whose lease somebody else ends; and count it in all leases above.
+
+    One that lasts as long as its parent is not renewed by itself, nor is a parent that does so too; so whichever of
+    them is renewed tells, by the count, that something under it is over.
+    """
+    if entry.notify:
+        assert entry.lease_id is not None
+        table.notices.append(Notice(entry.notify, Summons.REVOKED, entry.resource, entry.lease_id))
+    below = entry
+    while below.parent is not None:
+        above = table.load(below.parent)
+        if above.token != below.parent_token or above.lease_id is None:
+            return
+        above.children_ended += 1
+        table.save(above)
+        below = above
 
 
 def _end_children(table: Table, entry: Entry, now: int, *, ended_ns: int, kind: EventKind = EventKind.EXPIRED) -> None:

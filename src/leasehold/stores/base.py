@@ -15,7 +15,7 @@ from leasehold.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from leasehold.core.lease import Record
+    from leasehold.core.lease import Contender, Record
     from leasehold.core.ops import Event, Notice, Op, Outcome
 
 
@@ -33,6 +33,22 @@ class Capability(Flag):
     """The store wakes waiters and tells holders; without it they come at the known time."""
     WATCH = auto()
     """The store keeps the order of events for those who watch."""
+    GRACE = auto()
+    """An owner can get back, within its grace, a lease that has run out and that nobody wanted."""
+    PRIORITY = auto()
+    """Waiters of a higher priority are served first."""
+    QUEUE_LIMIT = auto()
+    """A queue can have a bound, which the store itself sees to."""
+    HANDOVER = auto()
+    """A release can reserve the resource for a successor, for as long as it says, and leave it something."""
+    RECOVER = auto()
+    """A challenger can have a lease ended that was held beyond its soft limit."""
+    SESSIONS = auto()
+    """A renewal tells whether leases under it were ended, so that one renewal keeps all of them."""
+    CONTENDERS = auto()
+    """The store tells who waits for a resource that nobody holds, too."""
+    PATTERNS = PRIORITY | QUEUE_LIMIT | HANDOVER | RECOVER | SESSIONS | CONTENDERS
+    """What the patterns stand on. To be declared by every store; here until all of them do."""
 
 
 class Guarantees(NamedTuple):
@@ -98,6 +114,10 @@ class Store(Protocol):
 
     def scan(self, prefix: str, *, timeout: float) -> Iterator[Record]:
         """Return all live leases whose resource starts with the prefix, by name."""
+        ...
+
+    def waiters(self, resource: str, *, timeout: float) -> list[Contender]:
+        """Return who waits for the resource, in the order of their turns."""
         ...
 
     def subscribe(self, prefix: str | None = None) -> Subscription | None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from leasehold.core.clock import Clock
-    from leasehold.core.lease import Record
+    from leasehold.core.lease import Contender, Record
     from leasehold.core.ops import Event, Op, Outcome
     from leasehold.stores.base import StoreURL
 
@@ -123,7 +123,7 @@ class MemoryStore:
         failover="none: it ends with the process",
         waiting_order="strict",
         platforms="POSIX",
-        capabilities=Capability.PUSH | Capability.WATCH,
+        capabilities=Capability.PUSH | Capability.WATCH | Capability.GRACE | Capability.PATTERNS,
         not_promised="anything towards other processes, forks included",
     )
 
@@ -164,6 +164,11 @@ class MemoryStore:
             now = self._clock.host_ns()
             records = [rules.record(table, table.load(name), now) for name in names]
         return iter([record for record in records if record is not None])
+
+    def waiters(self, resource: str, *, timeout: float) -> list[Contender]:  # noqa: ARG002
+        """Return who waits for the resource."""
+        with self._table.lock:
+            return self._table.load(resource).contenders(self._clock.host_ns())
 
     def subscribe(self, prefix: str | None = None) -> MemorySubscription:
         """Be told."""

@@ -19,19 +19,28 @@ from leasehold.core.ops import Acquire, Event, Notice, Release, Renew, Revoke
 from leasehold.stores.base import StoreURL
 from leasehold.stores.memory import MemoryStore
 from leasehold.stores.postgresql import PostgresStore
-from tests.stores.stories import HERE, ServerClock, Side, follow, hear, many_on_one_resource, stories
+from tests.stores.stories import (
+    HERE,
+    ServerClock,
+    Side,
+    follow,
+    follows_the_rules,
+    hear,
+    many_on_one_resource,
+    stories,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import psycopg
 
-    from leasehold.core.lease import Record
+    from leasehold.core.lease import Contender, Record
     from leasehold.core.ops import Op, Outcome
     from leasehold.testing.clock import FakeClock
     from tests.servers.postgres import PostgresServer
 
-pytestmark = pytest.mark.heavy
+pytestmark = [pytest.mark.heavy, follows_the_rules(PostgresStore.guarantees)]
 
 
 MARK = "mark"
@@ -56,7 +65,7 @@ class PostgresSide(Side):
         self._set_clock()
         return super().apply(ops, which)
 
-    def state(self) -> tuple[list[Record | None], list[Record]]:
+    def state(self) -> tuple[list[Record | None], list[Record], list[list[Contender]]]:
         self._set_clock()
         return super().state()
 

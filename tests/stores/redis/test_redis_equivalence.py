@@ -21,6 +21,7 @@ from leasehold.stores.base import StoreURL
 from leasehold.stores.memory import MemoryStore, MemoryTable
 from leasehold.stores.redis import RedisStore
 from leasehold.testing.clock import FakeClock
+from tests.stores.stories import follows_the_rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from leasehold.stores.base import Subscription
     from tests.servers.redis import RedisServer
 
-pytestmark = pytest.mark.heavy
+pytestmark = [pytest.mark.heavy, follows_the_rules(RedisStore.guarantees)]
 
 
 MS = MILLISECOND

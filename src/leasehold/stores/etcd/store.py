@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from leasehold.core.clock import Clock
-    from leasehold.core.lease import Record
+    from leasehold.core.lease import Contender, Record
     from leasehold.core.ops import Op, Outcome
     from leasehold.stores.base import StoreURL
 
@@ -92,6 +92,11 @@ class EtcdStore:
         names = self._reading.names(prefix, give_up)
         found = self._reading.records(names, self._memory.grips, give_up)
         return iter(sorted(found.values(), key=lambda record: record.resource))
+
+    def waiters(self, resource: str, *, timeout: float) -> list[Contender]:
+        """Return who waits for the resource, as long as somebody holds it."""
+        record = self.read([resource], timeout=timeout)[0]
+        return list(record.queue) if record else []
 
     def subscribe(self, prefix: str | None = None) -> EtcdSubscription:
         """Be told, over a connection of its own."""

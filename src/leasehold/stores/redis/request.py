@@ -108,7 +108,7 @@ def _extras(op: Acquire) -> str:
 
 
 def _release(op: Release) -> str:
-    resource, lease_id, successor, abandon = op
+    resource, lease_id, successor, abandon = op[:4]
     if not (resource.isascii() and lease_id.isascii()):
         resource, lease_id = _bytewise(resource), _bytewise(lease_id)
     return (

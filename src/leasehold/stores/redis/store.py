@@ -60,7 +60,12 @@ class RedisStore:
         waiting_order="strict",
         platforms="Redis 6.2 or newer, Valkey; noeviction",
         capabilities=(
-            Capability.CROSS_PROCESS | Capability.CROSS_HOST | Capability.DURABLE | Capability.PUSH | Capability.WATCH
+            Capability.CROSS_PROCESS
+            | Capability.CROSS_HOST
+            | Capability.DURABLE
+            | Capability.PUSH
+            | Capability.WATCH
+            | Capability.GRACE
         ),
         not_promised="exclusion over a failover, a restart that loses data, or a step of the server's clock forward",
         min_ttl_ns=100 * MILLISECOND,  # the first call connects, and may have to ask for the way before that
@@ -135,6 +140,11 @@ class RedisStore:
                     found.append(record)
             if not after:
                 return iter(found)
+
+    def waiters(self, resource: str, *, timeout: float) -> list[Contender]:
+        """Return who waits for the resource, as long as somebody holds it."""
+        record = self.read([resource], timeout=timeout)[0]
+        return list(record.queue) if record else []
 
     def subscribe(self, prefix: str | None = None) -> RedisSubscription:
         """Be told, over a connection of its own."""

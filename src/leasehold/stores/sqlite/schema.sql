@@ -37,7 +37,7 @@ CREATE TABLE leases (
     ended            TEXT,
     revoked          INTEGER NOT NULL,
     has_children     INTEGER NOT NULL,
-    waiting          TEXT,               -- JSON: queue, reservation, tombstones
+    waiting          TEXT,               -- JSON: queue, reservation, tombstones, and what else is rare
     PRIMARY KEY (namespace, resource)
 ) WITHOUT ROWID;
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from leasehold.core.clock import Clock
-    from leasehold.core.lease import Record
+    from leasehold.core.lease import Contender, Record
     from leasehold.core.ops import Notice, Op, Outcome
     from leasehold.stores.base import StoreURL
 
@@ -73,7 +73,12 @@ class SqliteStore:
         failover="none: one host",
         waiting_order="strict",
         platforms="Linux, local file systems",
-        capabilities=Capability.CROSS_PROCESS | Capability.DURABLE | Capability.PUSH | Capability.WATCH,
+        capabilities=Capability.CROSS_PROCESS
+        | Capability.DURABLE
+        | Capability.PUSH
+        | Capability.WATCH
+        | Capability.GRACE
+        | Capability.PATTERNS,
         not_promised="exclusion across hosts, or after the file was deleted or replaced while in use",
     )
 
@@ -137,6 +142,10 @@ class SqliteStore:
         """Return all live leases under the prefix, as they were at one moment."""
         found = self._read(lambda table, now: [rules.record(table, e, now) for e in table.scan(prefix)], timeout)
         return iter([record for record in found if record is not None])
+
+    def waiters(self, resource: str, *, timeout: float) -> list[Contender]:
+        """Return who waits for the resource."""
+        return self._read(lambda table, now: table.load(resource).contenders(now), timeout)
 
     def subscribe(self, prefix: str | None = None) -> SqliteSubscription:
         """Be told, through a mailbox beside the file."""

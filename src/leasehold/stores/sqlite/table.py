@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from leasehold.core import rules
-from leasehold.core.entry import Entry, Waiting
+from leasehold.core.entry import Entry
 from leasehold.errors import ConfigError
 from leasehold.stores.sqlite.file import sql
 
@@ -16,14 +16,17 @@ if TYPE_CHECKING:
 
     from leasehold.core.ops import Event, Notice, Renew
 
-_COLUMNS = ", ".join(f.name for f in fields(Entry))
+_RARE = ("state", "children_ended")
+"""What has no column of its own, and goes into that of ``waiting``."""
+_NAMES = [f.name for f in fields(Entry) if f.name not in _RARE]
+_COLUMNS = ", ".join(_NAMES)
 _SELECT = f"SELECT {_COLUMNS} FROM leases WHERE namespace = ? AND "
 _LOAD = _SELECT + "resource = ?"
 _CHILDREN = _SELECT + "parent = ? AND parent_token = ?"
 _SCAN = _SELECT + "resource >= ? AND resource < ? ORDER BY resource"
 _SCAN_TO_END = _SELECT + "resource >= ? ORDER BY resource"
 _FROM = _SELECT + "resource > ? ORDER BY resource LIMIT ?"
-_SAVE = f"REPLACE INTO leases (namespace, {_COLUMNS}) VALUES (?{', ?' * len(fields(Entry))})"
+_SAVE = f"REPLACE INTO leases (namespace, {_COLUMNS}) VALUES (?{', ?' * len(_NAMES)})"
 _RENEW = sql("renew.sql")
 _META = "SELECT boot_id, floor, reserved, watched_until_ns FROM meta"
 
@@ -68,12 +71,11 @@ class SqliteTable:
 
     def save(self, e: Entry) -> None:
         """Write the entry's row."""
-        waiting = e.waiting
         row = (
             self.namespace, e.resource, e.token, e.lease_id, e.holder, e.ttl_ns, e.expiry_ns, e.granted_ns,
             e.granted_us, e.renewed_us, e.renewals, e.metadata, e.notify, e.parent, e.parent_token, e.soft_ns,
             e.grace_ns, e.lock_delay_ns, e.hold_at_least_ns, e.ended, e.revoked, e.has_children,
-            None if waiting is None else waiting.dumps(),
+            e.rare(),
         )  # fmt: skip
         self.db.execute(_SAVE, row)
 
@@ -166,5 +168,5 @@ def _after_all(prefix: str) -> str:
 def _entry(row: tuple[object, ...]) -> Entry:
     entry = Entry(*row)  # type: ignore[arg-type]
     if entry.waiting is not None:
-        entry.waiting = Waiting.loads(entry.waiting)  # type: ignore[arg-type]
+        entry.take_rare(entry.waiting)  # type: ignore[arg-type]
     return entry

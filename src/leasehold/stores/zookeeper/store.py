@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from leasehold.core.clock import Clock
-    from leasehold.core.lease import Record
+    from leasehold.core.lease import Contender, Record
     from leasehold.core.ops import Op, Outcome
     from leasehold.stores.base import StoreURL
     from leasehold.stores.zookeeper.desk import Desk
@@ -114,6 +114,11 @@ class ZooKeeperStore:
             records = self._ask(lambda main, page=page: reading.read(self._desk, main, page), timeout)
             found += [record for record in records if record is not None]
         return iter(found)
+
+    def waiters(self, resource: str, *, timeout: float) -> list[Contender]:
+        """Return who waits for the resource, as long as somebody holds it."""
+        record = self.read([resource], timeout=timeout)[0]
+        return list(record.queue) if record else []
 
     def subscribe(self, prefix: str | None = None) -> ZooKeeperSubscription:
         """Be told."""

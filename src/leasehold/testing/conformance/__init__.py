@@ -7,8 +7,12 @@ from leasehold.testing.conformance.batches import Batches
 from leasehold.testing.conformance.cancellation import Cancellation
 from leasehold.testing.conformance.ending import Ending
 from leasehold.testing.conformance.exclusion import Exclusion
+from leasehold.testing.conformance.family import Family
+from leasehold.testing.conformance.handover import Handover
 from leasehold.testing.conformance.holding import Holding
+from leasehold.testing.conformance.limits import Limits
 from leasehold.testing.conformance.naming import Naming
+from leasehold.testing.conformance.ordering import Ordering
 from leasehold.testing.conformance.processes import Processes
 from leasehold.testing.conformance.queueing import Queueing
 from leasehold.testing.conformance.renewing import Renewing
@@ -25,6 +29,10 @@ class StoreConformance(
     Ending,
     Waiting,
     Queueing,
+    Ordering,
+    Handover,
+    Limits,
+    Family,
     Watching,
     Cancellation,
     Batches,

@@ -91,7 +91,7 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION grant_it(
-    e entries, o operation, now bigint, floor bigint, ended bigint, said word[], watched boolean
+    e entries, o operation, now bigint, floor bigint, ended_at bigint, said word[], watched boolean
 ) RETURNS reply LANGUAGE plpgsql AS $$
 DECLARE
     above entries;
@@ -117,7 +117,7 @@ BEGIN
     IF e.children THEN
         -- What stood under the lease that ended before this one has ended with it, at that time, and for good.
         UPDATE entries c
-           SET expiry = CASE WHEN c.ttl = 0 THEN ended ELSE least(c.expiry, ended) END,
+           SET expiry = CASE WHEN c.ttl = 0 THEN ended_at ELSE least(c.expiry, ended_at) END,
                parent = '', parent_token = 0, grace = 0
          WHERE c.namespace = e.namespace AND c.parent = e.resource AND c.parent_token = e.token AND c.lease_id <> '';
     END IF;
