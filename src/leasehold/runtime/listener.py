@@ -40,6 +40,14 @@ class Bell:
         self.called = True
         self._woken.set()
 
+    def answer(self) -> bool:
+        """Return whether the call has come, and be ready for the next one."""
+        called = self.called
+        if called:
+            self.called = False
+            self._woken.clear()
+        return called
+
     def nudge(self) -> None:
         """Wake its thread up: there is nobody else to read."""
         self._woken.set()

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 OVER_NS: Final = -1
 """The deadline of a lease that is lost: always in the past."""
+DISPOSABLE: Final = (None, Loss.RELEASED, Loss.EXPIRED, Loss.REVOKED, Loss.STALLED)
+"""Losses after which the store may still have the lease under our id."""
 
 
 class Tenure:
@@ -35,7 +37,7 @@ class Tenure:
 
     __slots__ = (
         "__weakref__", "_again", "_belief", "_children", "_cohort", "_deadline_ns", "_ended", "_engine", "_failures", "_final", "_generation", "_hold_until_ns",
-        "_inherited", "_latency", "_listeners", "_lock", "_lost", "_now", "_op", "_owner", "_progress_ns", "_released", "_sent_ns", "_stall_after_ns", "_timing",
+        "_inherited", "_inside", "_latency", "_listeners", "_lock", "_lost", "_now", "_op", "_owner", "_progress_ns", "_released", "_sent_ns", "_stall_after_ns", "_timing",
         "token",
     )  # fmt: skip
 
@@ -84,6 +86,7 @@ class Tenure:
         self._children: dict[Tenure, None] | None = None  # what stands under it here
         self._ended = 0  # how many of those, and of those below, had been ended by somebody else when we last knew
         self._inherited = inherited
+        self._inside = 1  # its owner, and whoever has entered it again
         self._lost: Any = None  # the event to wait on, of the kind that the face has
         self._listeners: list[tuple[Signal, Callable[[Any], object]]] | None = None
         self._lock = threading.Lock()
@@ -208,6 +211,16 @@ class Tenure:
                 self._call(callback)
         if signal is not None and self._children:
             self._pass_on(signal, now)
+
+    def _to_give_back(self) -> bool:
+        """Whether the store may still have it under our id, so that giving it back makes sense."""
+        return not self._released and self._belief.loss in DISPOSABLE and self._generation == self._engine.generation
+
+    def _is_last_out(self) -> bool:
+        """Leave it; whether nobody else is inside."""
+        with self._lock:
+            self._inside -= 1
+            return self._inside <= 0
 
     # --- what stands under it -------------------------------------------------------------------------------------
 
