@@ -27,7 +27,6 @@ EXAMPLES: list[LeaseholdError] = [
     LeaseHeld("r", holder="host:1", token=7, remaining=1.5, position=2),
     LeaseHeld("r", token=7),
     WouldDeadlock("r", holder="host:1", token=7, remaining=1.5),
-    QueueFull("r", holder="host:1", token=7, remaining=1.5, position=3),
     LeaseLost("r", token=7, reason="expired"),
     LeaseLost("r", token=7, reason="expired", needed=2.5),
     Fenced("r", token=7, newest=9),
@@ -36,6 +35,7 @@ EXAMPLES: list[LeaseholdError] = [
     ConfigError("no such setting"),
     InvalidResource("a//b", "it has an empty part"),
     InvalidResource(None, "it is NoneType, not str"),
+    QueueFull("r", holder="host:1", token=7, remaining=1.5, position=3),
 ]
 
 

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from leasehold.client.options import Options
 from leasehold.client.sync import Client, Grant, Lease, Place
 from leasehold.core.holder import State
-from leasehold.core.lease import Record
+from leasehold.core.lease import Contender, Record
 from leasehold.core.ops import Event, EventKind, Loss
 from leasehold.core.timing import Renewal, Timing
 from leasehold.errors import (
@@ -41,6 +42,7 @@ __all__ = [
     "AsyncPlace",
     "Client",
     "ConfigError",
+    "Contender",
     "Event",
     "EventKind",
     "Fenced",
@@ -51,6 +53,7 @@ __all__ = [
     "LeaseLost",
     "LeaseholdError",
     "Loss",
+    "Options",
     "Place",
     "QueueFull",
     "Record",

@@ -53,6 +53,20 @@ def test_show_tells_who_holds_and_who_waits(cli: Cli) -> None:
     assert json.loads(cli("show", "x", "--json").stdout) == {"resource": "x", "held": False}
 
 
+def test_contenders_are_shown_in_the_order_of_their_turns(cli: Cli) -> None:
+    assert cli("contenders", "x").stdout == ""
+    with cli.client(holder="me") as client, cli.client(holder="late") as late, client.acquire("x"):
+        place, first = client.enqueue("x"), late.enqueue("x", priority=7)
+        plain = cli("contenders", "x")
+        assert [line.split("\t")[:3] for line in plain.stdout.splitlines()] == [["1", "late", "7"], ["2", "me", "0"]]
+        found = json.loads(cli("contenders", "x", "--json").stdout)
+        assert [(w["holder"], w["priority"]) for w in found] == [("late", 7), ("me", 0)]
+        assert all(w["since"] for w in found)
+        place.leave()
+        first.leave()
+    assert json.loads(cli("contenders", "x", "--json").stdout) == []
+
+
 def test_revoke_says_when_it_is_free(cli: Cli) -> None:
     with cli.client() as client:
         client.acquire("x", ttl=20)

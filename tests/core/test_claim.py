@@ -22,7 +22,7 @@ from leasehold.core.claim import (
 from leasehold.core.clock import MILLISECOND, SECOND
 from leasehold.core.ops import RESERVATION_NS, WAITER_LIFE_NS, Acquire, Granted, Held, Loss, Lost, Renewed, Unknown
 from leasehold.core.timing import Timing
-from leasehold.errors import ConfigError, LeaseHeld, StoreUnavailable
+from leasehold.errors import ConfigError, LeaseHeld, LeaseLost, QueueFull, StoreUnavailable
 
 TTL = 10 * SECOND
 TIMING = Timing.from_ttl(TTL)
@@ -67,6 +67,46 @@ def test_a_store_that_is_always_too_late_is_not_asked_for_ever() -> None:
 @pytest.mark.parametrize("reason", [Loss.EXPIRED, Loss.RELEASED])
 def test_a_spent_id_starts_over(reason: Loss) -> None:
     assert claim().after(Lost(reason), 0, 0) == StartOver()
+
+
+def under(parent: tuple[str, int]) -> Claim:
+    op = Acquire("r", "A", "h-A", TTL, queue=True, parent=parent)
+    return Claim(op, TIMING, wait_until_ns=None, patience_ns=5 * SECOND)
+
+
+def test_nobody_asks_again_under_a_parent_that_is_over() -> None:
+    decision = under(("p", 3)).after(Lost(Loss.EXPIRED), 0, 0)
+    assert isinstance(decision, GiveUp)
+    assert isinstance(decision.error, LeaseLost)
+    assert (decision.error.resource, decision.error.token) == ("p", 3)
+    assert under(("p", 3)).after(Lost(Loss.RELEASED), 0, 0) == StartOver()
+
+
+def test_nobody_asks_again_under_a_parent_that_is_about_to_be() -> None:
+    attempt = under(("p", 3))
+    decision = attempt.after(Granted(7, TIMING.margin_ns), 0, 0)
+    assert isinstance(decision, GiveUp)
+    assert isinstance(decision.error, LeaseLost)
+    assert attempt.queued, "the store believes that it granted something: it has to be given back"
+
+
+def test_what_was_handed_over_is_taken_along() -> None:
+    taken = claim().after(Granted(7, TTL, "state"), sent_ns=100, now=SECOND)
+    assert taken == Take(7, 100 + TIMING.safe_ns, "state")
+
+
+def test_whoever_finds_the_queue_full_does_not_wait() -> None:
+    attempt = claim()
+    decision = attempt.after(Held("h-B", 7, 3 * SECOND, 2, refused=True), 0, 0)
+    assert isinstance(decision, GiveUp)
+    assert isinstance(decision.error, QueueFull)
+    assert decision.error.position == 2
+    assert not attempt.queued
+
+
+def test_behind_a_reservation_one_comes_when_it_is_over() -> None:
+    assert claim().after(Held("", 7, SECOND, 1), 0, 50) == Sleep(50 + SECOND)
+    assert claim().after(Held("", 7, SECOND, 3), 0, 50) == Sleep(50 + SECOND + 2 * RESERVATION_NS)
 
 
 def test_whoever_does_not_wait_is_told_who_has_it() -> None:

@@ -40,9 +40,15 @@ def check(before: Holder, event: HolderEvent, now: int) -> Holder:
     if before.state is State.LOST:
         assert (after, signal) == (before, None), "LOST is final"
         return after
-    # Never believed at or after the deadline.
+    # Never believed at or after the deadline, nor brought back after the grace.
     if now >= before.deadline_ns:
+        assert after.state is State.LOST or after.stopped or (isinstance(event, Confirmed) and before.grace_ns)
+    if now >= before.over_ns:
         assert after.state is State.LOST
+    if after.stopped:
+        assert after.state is State.JEOPARDY
+        assert after.ending is None
+        assert after.deadline_ns <= now < after.over_ns
     assert (after.state is State.LOST) == (after.loss is not None)
     # The deadline doesn't move back while held, and never forward without a confirmation.
     if after.state is State.HELD:
@@ -50,18 +56,20 @@ def check(before: Holder, event: HolderEvent, now: int) -> Holder:
     if not isinstance(event, Confirmed):
         assert after.deadline_ns <= before.deadline_ns
     # Signals exactly on changes.
-    changed = (after.state, after.ending) != (before.state, before.ending) and after.state is not State.LOST
+    known = (before.state, before.ending, before.stopped)
+    changed = (after.state, after.ending, after.stopped) != known and after.state is not State.LOST
     expected = {State.HELD: Signal.SAFE, State.JEOPARDY: Signal.JEOPARDY}.get(after.state) if changed else None
     assert signal == (Signal.LOST if after.state is State.LOST else expected)
     return after
 
 
+@pytest.mark.parametrize("grace", [0, 6])
 @pytest.mark.parametrize("length", range(1, 5))
-def test_every_short_story(length: int) -> None:
-    """All sequences of events, at times before, at and after the deadline."""
+def test_every_short_story(length: int, grace: int) -> None:
+    """All sequences of events, at times before, at and after the deadline, and the end of the grace."""
     moments = [(event, wait) for event in EVENTS for wait in (0, 7)]
     for story in itertools.product(moments, repeat=length):
-        holder, now = granted(20), 0
+        holder, now = granted(20, grace), 0
         for event, wait in story:
             now += wait
             holder = check(holder, event, now)
@@ -75,9 +83,9 @@ events = st.one_of(
 )  # fmt: skip
 
 
-@given(st.integers(1, 60), st.lists(st.tuples(events, st.integers(0, 15)), max_size=40))
-def test_any_story(deadline: int, story: list[tuple[HolderEvent, int]]) -> None:
-    holder, now = granted(deadline), 0
+@given(st.integers(1, 60), st.integers(0, 30), st.lists(st.tuples(events, st.integers(0, 15)), max_size=40))
+def test_any_story(deadline: int, grace: int, story: list[tuple[HolderEvent, int]]) -> None:
+    holder, now = granted(deadline, grace), 0
     for event, wait in story:
         now += wait
         holder = check(holder, event, now)
@@ -122,3 +130,34 @@ def test_a_definite_no_ends_it_at_once_with_its_own_reason() -> None:
     jeopardy, _ = step(granted(20), Ending(Loss.STALLED), 5)
     holder, signal = step(jeopardy, Over(Loss.RELEASED), 6)
     assert (holder.state, holder.loss, signal) == (State.LOST, Loss.RELEASED, Signal.LOST)
+
+
+def test_with_a_grace_the_deadline_stops_and_a_renewal_brings_it_back() -> None:
+    holder, signal = step(granted(20, 10), Unconfirmed(), 15)
+    assert (holder.state, holder.stopped, signal) == (State.JEOPARDY, False, Signal.JEOPARDY)
+    holder, signal = step(holder, Tick(), 20)
+    assert (holder.state, holder.stopped, holder.loss, signal) == (State.JEOPARDY, True, None, Signal.JEOPARDY)
+    holder, signal = step(holder, Unconfirmed(), 25)
+    assert (holder.stopped, signal) == (True, None)
+    assert step(holder, Confirmed(29), 29)[0].stopped, "a yes that was on its way for too long"
+    holder, signal = step(holder, Confirmed(50), 29)
+    assert (holder, signal) == (granted(50, 10), Signal.SAFE)
+
+
+def test_the_end_of_the_grace_is_the_end() -> None:
+    stopped, _ = step(granted(20, 10), Tick(), 20)
+    holder, signal = step(stopped, Confirmed(50), 30)
+    assert (holder.state, holder.loss, signal) == (State.LOST, Loss.EXPIRED, Signal.LOST)
+
+
+@pytest.mark.parametrize("event", [Over(Loss.TAKEN), Ending(Loss.REVOKED, 25)])
+def test_a_definite_no_within_the_grace_ends_it(event: Over | Ending) -> None:
+    stopped, _ = step(granted(20, 10), Tick(), 20)
+    holder, signal = step(stopped, event, 22)
+    assert (holder.state, holder.loss, signal) == (State.LOST, event.reason, Signal.LOST)
+
+
+def test_what_will_not_be_renewed_has_no_grace() -> None:
+    ending, _ = step(granted(20, 10), Ending(Loss.STALLED), 5)
+    holder, signal = step(ending, Tick(), 20)
+    assert (holder.state, holder.loss, signal) == (State.LOST, Loss.STALLED, Signal.LOST)

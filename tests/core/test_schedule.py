@@ -85,8 +85,17 @@ def test_a_renewal_is_due_within_its_interval_and_at_most_a_jitter_early(
     ttl: int, renewal: Renewal, jitter: float, sent: int
 ) -> None:
     timing = Timing.from_ttl(ttl, renewal=renewal)
-    due = renew_at(timing, sent, Latency(), jitter)
+    due = renew_at(timing, sent, timing.safe_ns, Latency(), jitter)
     assert sent + timing.renew_every_ns * (1 - JITTER) - 1 <= due <= sent + timing.renew_every_ns
+
+
+@given(ttls, renewals, st.integers(0, 10**12))
+def test_what_was_granted_for_less_than_a_ttl_is_renewed_sooner_in_proportion(
+    ttl: int, renewal: Renewal, sent: int
+) -> None:
+    timing = Timing.from_ttl(ttl, renewal=renewal)
+    due = renew_at(timing, sent, timing.safe_ns // 10, None, 0.0)
+    assert due - sent == pytest.approx(timing.renew_every_ns / 10, abs=2)
 
 
 @pytest.mark.parametrize(("renewal", "part"), [("third", 1 / 3), ("eager", 1 / 2), ("lazy", 9 / 10), ("dhcp", 1 / 2)])
@@ -148,7 +157,7 @@ def test_dhcp_tries_again_at_half_of_what_is_left_until_t2_and_then_until_the_en
     timing = Timing.from_ttl(80 * SECOND, renewal="dhcp")
     deadline = timing.safe_ns
     t1, t2 = deadline // 2, deadline - deadline // 8
-    assert renew_at(timing, 0, Latency(), 0) == t1
+    assert renew_at(timing, 0, timing.safe_ns, Latency(), 0) == t1
     again = retry_at(timing, deadline, t1, 1, 0)
     assert again == pytest.approx((t1 + t2) / 2, abs=2)
     late = retry_at(timing, deadline, t2, 5, 0)

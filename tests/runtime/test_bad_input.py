@@ -30,6 +30,15 @@ TERMS: dict[str, list[Any]] = {
     "renewal": ["bogus", 5, [], ["x"], b"third", "", 0, False],
     "max_hold": [0, -1, "1", NAN, INFINITY, 1e-9, [], True],
     "stall_after": [0, -1, "1", NAN, INFINITY, [], True],
+    "soft": [0, -1, "1", NAN, 1e9, [], True],
+    "grace": [0, -1, "1", NAN, 1e9, [], True],
+    "lock_delay": [0, -1, "1", NAN, 1e9, [], True],
+    "hold_at_least": [0, -1, "1", NAN, 1e9, [], True],
+    "priority": ["1", 1.0, True, [], 2**31, -(2**31)],
+    "queue_limit": [0, -1, "1", 1.0, True, [], 2**31],
+    "recover": [1, 0, None, "yes", []],
+    "parent": ["x", 5, ("x", 1), object],
+    "prioriti": [1],
 }  # fmt: skip
 NAMES: list[Any] = [None, 5, b"x", "", "/a", "a/", "a//b", "a\0b", "\ud800", "x" * 513]
 PREFIXES: list[Any] = [None, 5, b"x", [], "\ud800"]
@@ -80,9 +89,47 @@ def test_a_timing_and_a_strategy_contradict_each_other(face: Any) -> None:
         face.acquire("x", ttl=Timing.of(5, drift=0.01), renewal="lazy")
 
 
+def test_an_option_that_is_none_is_named_with_those_that_are(face: Any) -> None:
+    with pytest.raises(ConfigError, match=r"no option 'maxhold'; there are: metadata, .*max_hold"):
+        face.acquire("x", maxhold=5)
+
+
+def test_a_minimum_beyond_the_maximum_is_refused(face: Any) -> None:
+    with pytest.raises(ConfigError, match="hold_at_least is 6 s, and max_hold only 5 s"):
+        face.acquire("x", ttl=1, hold_at_least=6, max_hold=5)
+
+
+def test_what_can_not_be_under_a_parent(face: Any, memory_url: str) -> None:
+    parent = face.acquire("parent", ttl=5)
+    for wish in (
+        {"grace": 1},
+        {"ttl": None, "max_hold": 9},
+        {"ttl": None, "stall_after": 9},
+        {"ttl": None, "renewal": "lazy"},
+    ):
+        with pytest.raises(ConfigError):
+            face.acquire("x", **{"ttl": 5, "parent": parent, **wish})
+    with Client(memory_url) as elsewhere, pytest.raises(ConfigError, match="same client"):
+        elsewhere.acquire("x", parent=parent)
+    face.release(parent)
+
+
+@pytest.mark.parametrize(
+    ("to", "state", "within"),
+    [("", b"", 1), (None, b"", 1), (5, b"", 1), ("a\nb", b"", 1), ("h", "text", 1), ("h", None, 1), ("h", bytes(60_000), 1),
+     ("h", b"", 0), ("h", b"", 61), ("h", b"", "1"), ("h", b"", True)],
+)  # fmt: skip
+def test_a_handover_that_is_none_ends_nothing(face: Any, to: Any, state: Any, within: Any) -> None:
+    lease = face.acquire("x", ttl=30)
+    with pytest.raises(ConfigError):
+        face.hand_over(lease, to, state, within)
+    lease.check()
+    face.release(lease)
+
+
 @pytest.mark.parametrize("name", [param(name) for name in NAMES])
 def test_names_that_are_none(face: Any, name: Any) -> None:
-    for call in (face.acquire, face.try_acquire, face.get, face.revoke):
+    for call in (face.acquire, face.try_acquire, face.get, face.revoke, face.contenders):
         with pytest.raises(InvalidResource):
             call(name)
 

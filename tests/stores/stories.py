@@ -58,15 +58,8 @@ acquires = st.builds(
 )
 children = st.builds(lambda op, ttl: op._replace(ttl_ns=ttl) if op.parent else op, acquires, ttls | st.just(0))
 queueing = acquires.map(lambda op: op._replace(queue=True, parent=None, seen_token=0))
-releases = st.builds(
-    Release,
-    names,
-    ids,
-    st.sampled_from([None, None, None, "h-A"]),
-    st.booleans(),
-    state=st.just(""),
-    reserve_ns=st.just(RESERVATION_NS),
-)
+heirs = st.sampled_from([None, None, None, "h-A"])
+releases = st.builds(Release, names, ids, heirs, st.booleans(), state=st.just(""), reserve_ns=st.just(RESERVATION_NS))
 handovers = st.builds(
     Release,
     names,

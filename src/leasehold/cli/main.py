@@ -79,7 +79,13 @@ def _dispatch(argv: list[str]) -> int:
 def _look(args: argparse.Namespace) -> int:
     from leasehold.cli import revoke, show, watch  # noqa: PLC0415
 
-    nouns = {"ls": show.ls, "show": show.show, "watch": watch.watch, "revoke": revoke.revoke}
+    nouns = {
+        "ls": show.ls,
+        "show": show.show,
+        "contenders": show.contenders,
+        "watch": watch.watch,
+        "revoke": revoke.revoke,
+    }
     return nouns[args.noun](args)
 
 

@@ -57,6 +57,9 @@ def make_parser() -> Parser:
     show = _add(nouns, "show", "show who holds a resource, and who waits for it; exit code 1: nobody holds it")
     show.add_argument("resource", metavar=RESOURCE, type=words)
     _add_json(show)
+    contenders = _add(nouns, "contenders", "show who waits for a resource, in the order of their turns")
+    contenders.add_argument("resource", metavar=RESOURCE, type=words)
+    _add_json(contenders)
     watch = _add(nouns, "watch", "print what happens to leases, as it happens")
     watch.add_argument(
         "prefix", metavar=PREFIX, nargs="?", default="", type=words, help="only resources that start with it"

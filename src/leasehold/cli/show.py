@@ -1,4 +1,4 @@
-"""``leasehold ls`` and ``leasehold show``: who holds what. It was so when the store answered; it may not be any more."""
+"""``leasehold ls``, ``show`` and ``contenders``: who holds what, and who waits. It was so when the store answered."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from leasehold.runtime.clock import SYSTEM
 if TYPE_CHECKING:
     import argparse
 
-    from leasehold.core.lease import Record
+    from leasehold.core.lease import Contender, Record
 
 
 def ls(args: argparse.Namespace) -> int:
@@ -51,6 +51,36 @@ def show(args: argparse.Namespace) -> int:
     return NOTHING if record is None else 0
 
 
+def contenders(args: argparse.Namespace) -> int:
+    """Show who waits for a resource."""
+    with Client(args.url) as client:
+        waiters = client.contenders(args.resource)
+    screen = Screen()
+    if args.json:
+        screen.line(json.dumps([_waiter_as_json(waiter) for waiter in waiters], indent=2, ensure_ascii=False))
+    elif waiters or not screen.terminal:
+        now = SYSTEM.wall_us()
+        screen.table(
+            ("TURN", "HOLDER", "PRIORITY", "WAITING FOR"),
+            [
+                [
+                    Cell(turn, right=True),
+                    Cell(waiter.holder, "cyan"),
+                    Cell(waiter.priority, "dim", right=True),
+                    Cell(shown(max(0, now - waiter.since_us) / 1e6), right=True),
+                ]
+                for turn, waiter in enumerate(waiters, 1)
+            ],
+        )
+    else:
+        screen.line(screen.paint(f"nobody waits for {plain(args.resource)}", "dim"))
+    return 0
+
+
+def _waiter_as_json(waiter: Contender) -> dict[str, Any]:
+    return {"holder": waiter.holder, "since": stamp(waiter.since_us), "priority": waiter.priority}
+
+
 def as_json(record: Record) -> dict[str, Any]:
     """Return the record as JSON has it: durations in seconds, times in UTC."""
     return {
@@ -66,7 +96,7 @@ def as_json(record: Record) -> dict[str, Any]:
         "parent": record.parent and {"resource": record.parent[0], "token": record.parent[1]},
         "revoked": record.revoked,
         "reserved_for": record.reserved_for,
-        "queue": [{"holder": waiter.holder, "since": stamp(waiter.since_us)} for waiter in record.queue],
+        "queue": [_waiter_as_json(waiter) for waiter in record.queue],
     }
 
 

@@ -9,16 +9,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+from functools import partial
 from typing import TYPE_CHECKING
 
 from leasehold.client.base import BaseClient
 from leasehold.client.grant import BaseGrant, request, transactional
+from leasehold.client.options import handover
 from leasehold.client.place import BasePlace
 from leasehold.client.sync import DISPOSABLE, RELEASED
 from leasehold.client.terms import (
     FOR_EVER_NS,
-    Terms,
     check_force,
+    check_parent,
     check_prefix,
     drop_claim,
     make_claim,
@@ -31,17 +33,19 @@ from leasehold.core.ops import Loss, Lost, Release, Released, Revoke, Unknown
 from leasehold.errors import ConfigError, LeaseHeld, LeaseLost
 from leasehold.runtime.batcher import Job
 from leasehold.runtime.tenure import Tenure
+from leasehold.runtime.under import Under
 from leasehold.runtime.watch import Watch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Generator, Mapping
+    from collections.abc import Callable, Coroutine, Generator, Sequence
     from types import TracebackType
-    from typing import Any, Self
+    from typing import Any, Self, Unpack
 
+    from leasehold.client.options import Options, Terms
     from leasehold.core.claim import Claim
-    from leasehold.core.lease import Record
+    from leasehold.core.lease import Contender, Record
     from leasehold.core.ops import Acquire, Event, Op, Outcome
-    from leasehold.core.timing import Duration, Renewal, Timing
+    from leasehold.core.timing import Duration, Timing
     from leasehold.runtime.engine import Engine
 
 WATCH_POLL = 0.5
@@ -81,6 +85,8 @@ class AsyncLease(Tenure):
         if op is None:
             raise LeaseLost(self.resource, token=self.token, reason=str(self.loss or self._belief.ending))
         outcome, sent = await _call(self._engine, op)
+        if self._doubts(outcome):
+            outcome = await asyncio.to_thread(self._engine.keeper.ask_for_riders, self, outcome)
         self._answer(outcome, sent, self._now(), 0.0)
         self.check()
         if isinstance(outcome, Lost):
@@ -96,18 +102,30 @@ class AsyncLease(Tenure):
         """
         return await self._give_back(self._now(), raising=True)
 
-    async def _give_back(self, now: int, *, raising: bool) -> bool:
+    async def hand_over(self, to: str, state: bytes = b"", within: Duration = 5.0) -> bool:
+        """End it here, and keep the resource for the holder of that name. True if that ended it, as in ``release()``.
+
+        The successor acquires as anybody does, within that time, and finds the state as ``lease.inherited``; nobody
+        else gets it. If it doesn't come, the queue goes on. A successor that waits already is called at once.
+        """
+        release = handover(self, self._engine.store.guarantees, to, state, within)
+        self.check()
+        return await self._give_back(self._now(), raising=True, release=release)
+
+    async def _give_back(self, now: int, *, raising: bool, release: Release | None = None) -> bool:
+        if release is None:
+            release = Release(self._op.resource, self._op.lease_id)
         # Stop believing and renewing first: a late renewal must not follow the release.
         self._advance(RELEASED, now)
         if self._released or self._belief.loss not in DISPOSABLE or self._generation != self._engine.generation:
             return False
         try:
-            outcome, _ = await _call(self._engine, Release(self._op.resource, self._op.lease_id))
+            outcome, _ = await _call(self._engine, release)
         except BaseException:
-            self._engine.keeper.dispose(self.resource, self.id, self._timing.ttl_ns)
+            self._engine.keeper.dispose(release, self._timing.ttl_ns)
             raise
         if isinstance(outcome, Unknown):
-            self._engine.keeper.dispose(self.resource, self.id, self._timing.ttl_ns)
+            self._engine.keeper.dispose(release, self._timing.ttl_ns)
             if raising:
                 raise outcome.error
             return False
@@ -135,7 +153,7 @@ class AsyncLease(Tenure):
         assert task is not None
         now = self._now()
         self._tick(now)
-        loss = self._belief.loss
+        loss = self._belief.loss or (Loss.EXPIRED if now >= self._deadline_ns else None)
         # As asyncio.timeout does: take our own cancellation back, and see whether there was another one.
         outside = task.uncancel() > self._cancelling if self._interrupted else task.cancelling() > self._cancelling
         try:
@@ -172,6 +190,12 @@ class AsyncLease(Tenure):
                 self._tasks = set()
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+
+
+class AsyncChildLease(Under, AsyncLease):
+    """A lease under another one."""
+
+    __slots__ = ("_own_deadline_ns", "_parent", "_riding")
 
 
 class Acquisition:
@@ -216,7 +240,7 @@ class AsyncGrant(BaseGrant):
             engine = self._engine
             engine.require_open()
             outcome, sent = await _call(engine, self._renewal())
-            self._lease = _hold(engine, self._op, self._terms, self.token, sent, self._deadline(outcome, sent))
+            self._lease = _hold(engine, self._op, self._terms, self._confirmed(outcome, sent), sent)
         lease: AsyncLease = self._lease
         return lease
 
@@ -261,42 +285,34 @@ class AsyncClient(BaseClient):
     def acquire(
         self,
         resource: str,
-        ttl: Duration | Timing = 30.0,
+        ttl: Duration | Timing | None = 30.0,
         wait: Duration | None = None,
-        *,
-        metadata: Mapping[str, str] | None = None,
-        renewal: Renewal | str | None = None,
-        max_hold: Duration | None = None,
-        stall_after: Duration | None = None,
+        **options: Unpack[Options],
     ) -> Acquisition:
         """Wait for the resource and return the lease on it, or raise `LeaseHeld`.
 
-        ``ttl`` is a duration or, to say more, a `Timing`. ``wait``: None waits for ever, a number for at most so many
-        seconds, 0 not at all. The lease is renewed until it is released, but not beyond ``max_hold`` and, with
-        ``stall_after``, only while ``lease.progress()`` is called.
+        ``ttl`` is a duration or, to say more, a `Timing`; None, under a parent, to last as long as that. ``wait``: None
+        waits for ever, a number for at most so many seconds, 0 not at all. `Options` says what else can be asked for.
+        The lease is renewed until it is released, or as long as the options say.
         """
         self._engine.require_open()
-        terms = self._terms.terms(ttl, renewal=renewal, max_hold=max_hold, stall_after=stall_after)
+        terms = self._terms.terms(ttl, options)
         check_resource(resource)
-        return Acquisition(lambda: self._acquire(resource, terms, wait, metadata))
+        return Acquisition(lambda: self._acquire(resource, terms, wait))
 
     async def enqueue(
         self,
         resource: str,
-        ttl: Duration | Timing = 30.0,
-        *,
-        metadata: Mapping[str, str] | None = None,
-        renewal: Renewal | str | None = None,
-        max_hold: Duration | None = None,
-        stall_after: Duration | None = None,
+        ttl: Duration | Timing | None = 30.0,
+        **options: Unpack[Options],
     ) -> AsyncPlace:
         """Queue up for the resource, without waiting, and return the place in the queue.
 
         For programs with a loop of their own: they await ``place.wait(0)`` now and then, at least every five seconds.
         """
         self._engine.require_open()
-        terms = self._terms.terms(ttl, renewal=renewal, max_hold=max_hold, stall_after=stall_after)
-        claim = make_claim(self._engine, resource, terms, wait=None, metadata=metadata)
+        terms = self._terms.terms(ttl, options)
+        claim = make_claim(self._engine, resource, terms, None)
         place = AsyncPlace(self, claim, terms)
         await place.wait(0)
         return place
@@ -304,24 +320,12 @@ class AsyncClient(BaseClient):
     async def try_acquire(
         self,
         resource: str,
-        ttl: Duration | Timing = 30.0,
-        *,
-        metadata: Mapping[str, str] | None = None,
-        renewal: Renewal | str | None = None,
-        max_hold: Duration | None = None,
-        stall_after: Duration | None = None,
+        ttl: Duration | Timing | None = 30.0,
+        **options: Unpack[Options],
     ) -> AsyncLease | None:
         """Return the lease if the resource is free now, else None."""
         try:
-            return await self.acquire(
-                resource,
-                ttl,
-                0,
-                metadata=metadata,
-                renewal=renewal,
-                max_hold=max_hold,
-                stall_after=stall_after,
-            )
+            return await self.acquire(resource, ttl, 0, **options)
         except LeaseHeld:
             return None
 
@@ -329,12 +333,8 @@ class AsyncClient(BaseClient):
         self,
         connection: Any,
         resource: str,
-        ttl: Duration | Timing = 30.0,
-        *,
-        metadata: Mapping[str, str] | None = None,
-        renewal: Renewal | str | None = None,
-        max_hold: Duration | None = None,
-        stall_after: Duration | None = None,
+        ttl: Duration | Timing | None = 30.0,
+        **options: Unpack[Options],
     ) -> AsyncGrant:
         """Grant the resource as part of the transaction that is open on your connection, or raise `LeaseHeld`.
 
@@ -342,8 +342,8 @@ class AsyncClient(BaseClient):
         stores inside your own database: ``postgresql://``.
         """
         store = transactional(self._engine)
-        terms = self._terms.terms(ttl, renewal=renewal, max_hold=max_hold, stall_after=stall_after)
-        op = request(self._engine, resource, terms, metadata)
+        terms = self._terms.terms(ttl, options)
+        op = request(self._engine, resource, terms, options)
         return AsyncGrant(self._engine, op, terms, (await store.apply_in_async(connection, [op]))[0])
 
     async def get(self, resource: str) -> Record | None:
@@ -357,6 +357,12 @@ class AsyncClient(BaseClient):
         self._engine.require_open()
         engine, prefix = self._engine, check_prefix(prefix)
         return await asyncio.to_thread(lambda: [*engine.store.scan(prefix, timeout=engine.timeout)])
+
+    async def contenders(self, resource: str) -> Sequence[Contender]:
+        """Return who waits for the resource, in the order of their turns."""
+        self._engine.require_open()
+        engine = self._engine
+        return await asyncio.to_thread(engine.store.waiters, check_resource(resource), timeout=engine.timeout)
 
     async def revoke(self, resource: str, *, force: bool = False) -> float | None:
         """End somebody's lease, and tell the holder. Return in how many seconds the resource is free; None: nobody has it.
@@ -386,12 +392,10 @@ class AsyncClient(BaseClient):
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def _acquire(
-        self, resource: str, terms: Terms, wait: Duration | None, metadata: Mapping[str, str] | None
-    ) -> AsyncLease:
+    async def _acquire(self, resource: str, terms: Terms, wait: Duration | None) -> AsyncLease:
         engine = self._engine
         engine.require_open()
-        claim = make_claim(engine, resource, terms, wait=wait, metadata=metadata)
+        claim = make_claim(engine, resource, terms, wait)
         try:
             engine.waiters.expect(claim.op.lease_id)
             lease = await self._pursue(claim, terms, FOR_EVER_NS)
@@ -411,7 +415,7 @@ class AsyncClient(BaseClient):
             outcome, sent = await _call(engine, claim.sending())
             decision = claim.after(outcome, sent, clock.now())
             if isinstance(decision, Take):
-                return _hold(engine, claim.op, terms, decision.token, sent, decision.deadline_ns)
+                return _hold(engine, claim.op, terms, decision, sent)
             if isinstance(decision, GiveUp):
                 raise decision.error
             if isinstance(decision, Sleep):
@@ -419,6 +423,7 @@ class AsyncClient(BaseClient):
                     self._refuse_deadlock(asyncio.current_task(), outcome)
                 called = await self._sleep(claim, min(decision.until_ns, pause_ns))
                 engine.require_open()
+                check_parent(engine, terms)
                 if not called and clock.now() >= pause_ns:
                     return None
             if isinstance(decision, StartOver):
@@ -468,17 +473,19 @@ class AsyncWatch:
         self.close()
 
 
-def _hold(engine: Engine, op: Acquire, terms: Terms, token: int, sent_ns: int, deadline_ns: int) -> AsyncLease:  # noqa: PLR0917
-    lease = AsyncLease(
+def _hold(engine: Engine, op: Acquire, terms: Terms, take: Take, sent_ns: int) -> AsyncLease:
+    make = AsyncLease if terms.parent is None else partial(AsyncChildLease, parent=terms.parent)
+    lease = make(
         engine,
         op,
         terms.timing,
-        token=token,
+        token=take.token,
         sent_ns=sent_ns,
-        deadline_ns=deadline_ns,
+        deadline_ns=take.deadline_ns,
         owner=asyncio.current_task(),
         max_hold_ns=terms.max_hold_ns,
         stall_after_ns=terms.stall_after_ns,
+        inherited=take.state,
     )
     lease._settle_in()
     engine.hold(lease)

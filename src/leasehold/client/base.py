@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leasehold.client.terms import TermsBook, check_holder, default_url, positive_ns
+from leasehold.client.options import TermsBook, check_holder, positive_ns
+from leasehold.client.terms import default_url
 from leasehold.core.ops import Held
 from leasehold.core.timing import MAX_TTL_NS, Renewal
 from leasehold.errors import ConfigError, WouldDeadlock

@@ -9,16 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leasehold.client.terms import make_claim
-from leasehold.core.claim import held_error
+from leasehold.core.claim import Take, held_error
 from leasehold.core.ops import Granted, Held, Lost, Renew, Renewed, Unknown
 from leasehold.errors import ConfigError, LeaseLost
 from leasehold.stores.base import Transactional
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from typing import Any
 
-    from leasehold.client.terms import Terms
+    from leasehold.client.options import Options, Terms
     from leasehold.core.ops import Acquire, Outcome
     from leasehold.runtime.engine import Engine
 
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 class BaseGrant:
     """What the transaction will grant: see `Grant` and `AsyncGrant`."""
 
-    __slots__ = ("_engine", "_lease", "_op", "_terms", "token")
+    __slots__ = ("_engine", "_inherited", "_lease", "_op", "_terms", "token")
 
     token: int
     """The fencing token. Writes of the same transaction may carry it already."""
@@ -41,6 +40,7 @@ class BaseGrant:
         self._op = op
         self._terms = terms
         self.token = outcome.token
+        self._inherited = outcome.state
         self._lease: Any = None  # of the kind that the face has, once confirmed
 
     @property
@@ -54,14 +54,14 @@ class BaseGrant:
     def _renewal(self) -> Renew:
         return Renew(self._op.resource, self._op.lease_id, self.token, self._op.ttl_ns)
 
-    def _deadline(self, outcome: Outcome, sent_ns: int) -> int:
-        """Return until when the confirmed lease may be relied upon, or raise."""
+    def _confirmed(self, outcome: Outcome, sent_ns: int) -> Take:
+        """Return what was confirmed, and until when it may be relied upon, or raise."""
         if isinstance(outcome, Unknown):
             raise outcome.error
         if isinstance(outcome, Lost):
             raise LeaseLost(self.resource, token=self.token, reason=f"{outcome.reason}, or never committed")
         assert isinstance(outcome, Renewed), f"no answer to a renewal: {outcome}"
-        return sent_ns + self._terms.timing.safe_time(outcome.ttl_ns)
+        return Take(self.token, sent_ns + self._terms.timing.safe_time(outcome.ttl_ns), self._inherited)
 
 
 def transactional(engine: Engine) -> Transactional:
@@ -75,6 +75,9 @@ def transactional(engine: Engine) -> Transactional:
     return engine.store
 
 
-def request(engine: Engine, resource: str, terms: Terms, metadata: Mapping[str, str] | None) -> Acquire:
+def request(engine: Engine, resource: str, terms: Terms, options: Options) -> Acquire:
     """Return the request: one that doesn't wait, or the transaction would keep its locks meanwhile."""
-    return make_claim(engine, resource, terms, wait=0, metadata=metadata).op
+    for name in ("priority", "queue_limit"):
+        if name in options:
+            raise ConfigError(f"{name} is for those who wait, and inside a transaction nobody does")
+    return make_claim(engine, resource, terms, 0).op

@@ -10,7 +10,7 @@ from leasehold.errors import ConfigError
 if TYPE_CHECKING:
     from typing import Any
 
-    from leasehold.client.terms import Terms
+    from leasehold.client.options import Terms
     from leasehold.core.claim import Claim
     from leasehold.core.timing import Duration
     from leasehold.runtime.engine import Engine

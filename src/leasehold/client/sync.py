@@ -7,15 +7,17 @@ work has to look. Guard its writes with the token.
 from __future__ import annotations
 
 import threading
+from functools import partial
 from typing import TYPE_CHECKING
 
 from leasehold.client.base import BaseClient
 from leasehold.client.grant import BaseGrant, request, transactional
+from leasehold.client.options import handover
 from leasehold.client.place import BasePlace
 from leasehold.client.terms import (
     FOR_EVER_NS,
-    Terms,
     check_force,
+    check_parent,
     check_prefix,
     drop_claim,
     make_claim,
@@ -27,17 +29,19 @@ from leasehold.core.lease import check_resource
 from leasehold.core.ops import Loss, Lost, Release, Released, Revoke, Unknown
 from leasehold.errors import LeaseHeld, LeaseLost
 from leasehold.runtime.tenure import Tenure
+from leasehold.runtime.under import Under
 from leasehold.runtime.watch import Watch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Sequence
     from types import TracebackType
-    from typing import Any, Self
+    from typing import Any, Self, Unpack
 
+    from leasehold.client.options import Options, Terms
     from leasehold.core.claim import Claim
-    from leasehold.core.lease import Record
+    from leasehold.core.lease import Contender, Record
     from leasehold.core.ops import Acquire
-    from leasehold.core.timing import Duration, Renewal, Timing
+    from leasehold.core.timing import Duration, Timing
     from leasehold.runtime.engine import Engine
 
 DISPOSABLE = (None, Loss.RELEASED, Loss.EXPIRED, Loss.REVOKED, Loss.STALLED)
@@ -72,6 +76,8 @@ class Lease(Tenure):
             raise LeaseLost(self.resource, token=self.token, reason=str(self.loss or self._belief.ending))
         sent = engine.clock.mark()
         outcome = engine.store.apply([op], timeout=engine.timeout)[0]
+        if self._doubts(outcome):
+            outcome = engine.keeper.ask_for_riders(self, outcome)
         self._answer(outcome, sent, self._now(), 0.0)
         self.check()
         if isinstance(outcome, Lost):
@@ -87,19 +93,31 @@ class Lease(Tenure):
         """
         return self._give_back(self._now(), raising=True)
 
-    def _give_back(self, now: int, *, raising: bool) -> bool:
+    def hand_over(self, to: str, state: bytes = b"", within: Duration = 5.0) -> bool:
+        """End it here, and keep the resource for the holder of that name. True if that ended it, as in ``release()``.
+
+        The successor acquires as anybody does, within that time, and finds the state as ``lease.inherited``; nobody
+        else gets it. If it doesn't come, the queue goes on. A successor that waits already is called at once.
+        """
+        release = handover(self, self._engine.store.guarantees, to, state, within)
+        self.check()
+        return self._give_back(self._now(), raising=True, release=release)
+
+    def _give_back(self, now: int, *, raising: bool, release: Release | None = None) -> bool:
         engine = self._engine
+        if release is None:
+            release = Release(self._op.resource, self._op.lease_id)
         try:
             # Stop believing and renewing first: a late renewal must not follow the release.
             self._advance(RELEASED, now)
             if self._released or self._belief.loss not in DISPOSABLE or self._generation != engine.generation:
                 return False
-            outcome = engine.store.apply([Release(self._op.resource, self._op.lease_id)], timeout=engine.timeout)[0]
+            outcome = engine.store.apply([release], timeout=engine.timeout)[0]
         except BaseException:
             engine.abandon(self, Loss.RELEASED)
             raise
         if isinstance(outcome, Unknown):
-            engine.keeper.dispose(self.resource, self.id, self._timing.ttl_ns)
+            engine.keeper.dispose(release, self._timing.ttl_ns)
             if raising:
                 raise outcome.error
             return False
@@ -115,7 +133,7 @@ class Lease(Tenure):
     ) -> None:
         now = self._now()
         self._tick(now)
-        loss = self._belief.loss
+        loss = self._belief.loss or (Loss.EXPIRED if now >= self._deadline_ns else None)
         self._give_back(now, raising=False)
         if exc_type is None and loss is not None and loss is not Loss.RELEASED:
             raise LeaseLost(self.resource, token=self.token, reason=str(loss))
@@ -126,6 +144,12 @@ class Lease(Tenure):
 
     def _call(self, callback: Callable[[Any], object]) -> None:
         self._engine.callbacks.run(lambda: callback(self))
+
+
+class ChildLease(Under, Lease):
+    """A lease under another one."""
+
+    __slots__ = ("_own_deadline_ns", "_parent", "_riding")
 
 
 class Grant(BaseGrant):
@@ -144,7 +168,7 @@ class Grant(BaseGrant):
             engine.require_open()
             sent = engine.clock.mark()
             outcome = engine.store.apply([self._renewal()], timeout=engine.timeout)[0]
-            self._lease = _hold(engine, self._op, self._terms, self.token, sent, self._deadline(outcome, sent))
+            self._lease = _hold(engine, self._op, self._terms, self._confirmed(outcome, sent), sent)
         lease: Lease = self._lease
         return lease
 
@@ -189,23 +213,19 @@ class Client(BaseClient):
     def acquire(
         self,
         resource: str,
-        ttl: Duration | Timing = 30.0,
+        ttl: Duration | Timing | None = 30.0,
         wait: Duration | None = None,
-        *,
-        metadata: Mapping[str, str] | None = None,
-        renewal: Renewal | str | None = None,
-        max_hold: Duration | None = None,
-        stall_after: Duration | None = None,
+        **options: Unpack[Options],
     ) -> Lease:
         """Wait for the resource and return the lease on it, or raise `LeaseHeld`.
 
-        ``ttl`` is a duration or, to say more, a `Timing`. ``wait``: None waits for ever, a number for at most so many
-        seconds, 0 not at all. The lease is renewed until it is released, but not beyond ``max_hold`` and, with
-        ``stall_after``, only while ``lease.progress()`` is called.
+        ``ttl`` is a duration or, to say more, a `Timing`; None, under a parent, to last as long as that. ``wait``: None
+        waits for ever, a number for at most so many seconds, 0 not at all. `Options` says what else can be asked for.
+        The lease is renewed until it is released, or as long as the options say.
         """
         self._engine.require_open()
-        terms = self._terms.terms(ttl, renewal=renewal, max_hold=max_hold, stall_after=stall_after)
-        claim = make_claim(self._engine, resource, terms, wait=wait, metadata=metadata)
+        terms = self._terms.terms(ttl, options)
+        claim = make_claim(self._engine, resource, terms, wait)
         try:
             self._engine.waiters.expect(claim.op.lease_id)
             lease = self._pursue(claim, terms, FOR_EVER_NS)
@@ -219,44 +239,28 @@ class Client(BaseClient):
     def enqueue(
         self,
         resource: str,
-        ttl: Duration | Timing = 30.0,
-        *,
-        metadata: Mapping[str, str] | None = None,
-        renewal: Renewal | str | None = None,
-        max_hold: Duration | None = None,
-        stall_after: Duration | None = None,
+        ttl: Duration | Timing | None = 30.0,
+        **options: Unpack[Options],
     ) -> Place:
         """Queue up for the resource, without waiting, and return the place in the queue.
 
         For programs with a loop of their own: they call ``place.wait(0)`` now and then, at least every five seconds.
         """
         self._engine.require_open()
-        terms = self._terms.terms(ttl, renewal=renewal, max_hold=max_hold, stall_after=stall_after)
-        place = Place(self, make_claim(self._engine, resource, terms, wait=None, metadata=metadata), terms)
+        terms = self._terms.terms(ttl, options)
+        place = Place(self, make_claim(self._engine, resource, terms, None), terms)
         place.wait(0)
         return place
 
     def try_acquire(
         self,
         resource: str,
-        ttl: Duration | Timing = 30.0,
-        *,
-        metadata: Mapping[str, str] | None = None,
-        renewal: Renewal | str | None = None,
-        max_hold: Duration | None = None,
-        stall_after: Duration | None = None,
+        ttl: Duration | Timing | None = 30.0,
+        **options: Unpack[Options],
     ) -> Lease | None:
         """Return the lease if the resource is free now, else None."""
         try:
-            return self.acquire(
-                resource,
-                ttl,
-                0,
-                metadata=metadata,
-                renewal=renewal,
-                max_hold=max_hold,
-                stall_after=stall_after,
-            )
+            return self.acquire(resource, ttl, 0, **options)
         except LeaseHeld:
             return None
 
@@ -264,12 +268,8 @@ class Client(BaseClient):
         self,
         connection: Any,
         resource: str,
-        ttl: Duration | Timing = 30.0,
-        *,
-        metadata: Mapping[str, str] | None = None,
-        renewal: Renewal | str | None = None,
-        max_hold: Duration | None = None,
-        stall_after: Duration | None = None,
+        ttl: Duration | Timing | None = 30.0,
+        **options: Unpack[Options],
     ) -> Grant:
         """Grant the resource as part of the transaction that is open on your connection, or raise `LeaseHeld`.
 
@@ -277,8 +277,8 @@ class Client(BaseClient):
         stores inside your own database: ``postgresql://``.
         """
         store = transactional(self._engine)
-        terms = self._terms.terms(ttl, renewal=renewal, max_hold=max_hold, stall_after=stall_after)
-        op = request(self._engine, resource, terms, metadata)
+        terms = self._terms.terms(ttl, options)
+        op = request(self._engine, resource, terms, options)
         return Grant(self._engine, op, terms, store.apply_in(connection, [op])[0])
 
     def get(self, resource: str) -> Record | None:
@@ -290,6 +290,11 @@ class Client(BaseClient):
         """Return all leases whose resource starts with the prefix, by name."""
         self._engine.require_open()
         return [*self._engine.store.scan(check_prefix(prefix), timeout=self._engine.timeout)]
+
+    def contenders(self, resource: str) -> Sequence[Contender]:
+        """Return who waits for the resource, in the order of their turns."""
+        self._engine.require_open()
+        return self._engine.store.waiters(check_resource(resource), timeout=self._engine.timeout)
 
     def revoke(self, resource: str, *, force: bool = False) -> float | None:
         """End somebody's lease, and tell the holder. Return in how many seconds the resource is free; None: nobody has it.
@@ -330,7 +335,7 @@ class Client(BaseClient):
             outcome = engine.store.apply([claim.sending()], timeout=engine.timeout)[0]
             decision = claim.after(outcome, sent, clock.now())
             if isinstance(decision, Take):
-                return _hold(engine, claim.op, terms, decision.token, sent, decision.deadline_ns)
+                return _hold(engine, claim.op, terms, decision, sent)
             if isinstance(decision, GiveUp):
                 raise decision.error
             if isinstance(decision, Sleep):
@@ -339,23 +344,26 @@ class Client(BaseClient):
                 pause = max(0, min(decision.until_ns, pause_ns) - clock.now()) / 1e9
                 called = engine.waiters.wait(claim.op.lease_id, pause)
                 engine.require_open()
+                check_parent(engine, terms)
                 if not called and clock.now() >= pause_ns:
                     return None
             if isinstance(decision, StartOver):
                 start_over(engine, claim)
 
 
-def _hold(engine: Engine, op: Acquire, terms: Terms, token: int, sent_ns: int, deadline_ns: int) -> Lease:  # noqa: PLR0917
-    lease = Lease(
+def _hold(engine: Engine, op: Acquire, terms: Terms, take: Take, sent_ns: int) -> Lease:
+    make = Lease if terms.parent is None else partial(ChildLease, parent=terms.parent)
+    lease = make(
         engine,
         op,
         terms.timing,
-        token=token,
+        token=take.token,
         sent_ns=sent_ns,
-        deadline_ns=deadline_ns,
+        deadline_ns=take.deadline_ns,
         owner=threading.current_thread(),
         max_hold_ns=terms.max_hold_ns,
         stall_after_ns=terms.stall_after_ns,
+        inherited=take.state,
     )
     engine.hold(lease)
     return lease

@@ -1,27 +1,27 @@
-"""What a caller says about a lease, checked and turned into what the core works with. The same for both faces."""
+"""What a caller asks for, checked, and turned into an attempt to get it. The same for both faces."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from leasehold.core.claim import Claim
-from leasehold.core.lease import check_resource, encode_metadata
-from leasehold.core.ops import Acquire, Loss
-from leasehold.core.timing import Renewal, Timing, to_ns
+from leasehold.core.lease import check_resource
+from leasehold.core.ops import Acquire, Loss, Release
+from leasehold.core.timing import to_ns
 from leasehold.errors import ConfigError, InvalidResource
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from typing import Any
 
+    from leasehold.client.options import Terms
     from leasehold.core.timing import Duration
     from leasehold.runtime.engine import Engine
-    from leasehold.stores.base import Guarantees
 
 STATE_FILE = "leasehold/leases.db"
 FOR_EVER_NS = 1 << 62
 """Later than any clock of ours."""
+EXTRAS_FROM = Acquire._fields.index("metadata")
 
 
 def default_url() -> str:
@@ -38,95 +38,6 @@ def default_url() -> str:
             f"the folder for the default store can't be made ({error}): set LEASEHOLD_URL or give a URL"
         ) from error
     return "sqlite:///" + path.replace("%", "%25").replace("?", "%3F").replace("#", "%23")
-
-
-def check_holder(holder: Any) -> str | None:
-    """Return the name if people can read it."""
-    if holder is None:
-        return None
-    if not isinstance(holder, str) or not holder.isprintable() or not 1 <= len(holder.encode()) <= 256:
-        raise ConfigError("a holder's name is 1 to 256 bytes of printable text")
-    return holder
-
-
-class Terms(NamedTuple):
-    """How a lease is to be held."""
-
-    timing: Timing
-    max_hold_ns: int | None
-    stall_after_ns: int | None
-
-
-def check_renewal(renewal: Any) -> Renewal:
-    """Return the strategy of that name."""
-    try:
-        return Renewal(renewal)
-    except (ValueError, TypeError):
-        raise ConfigError(f"{renewal!r} is no renewal strategy; there are: {', '.join(Renewal)}") from None
-
-
-class TermsBook:
-    """Makes terms, and remembers them: most programs ask for the same few."""
-
-    def __init__(self, guarantees: Guarantees, renewal: Renewal | str) -> None:
-        self._guarantees = guarantees
-        self._renewal = check_renewal(renewal)
-        self._known: dict[object, Terms] = {}
-
-    def terms(
-        self,
-        ttl: Duration | Timing,
-        *,
-        renewal: Renewal | str | None,
-        max_hold: Duration | None,
-        stall_after: Duration | None,
-    ) -> Terms:
-        """Return the terms, or raise `ConfigError` where they can't work on this store."""
-        # The types too: True is 1 to a dictionary, not to us.
-        key = (ttl, renewal, max_hold, stall_after, type(ttl), type(max_hold), type(stall_after))
-        try:
-            known = self._known.get(key)
-        except TypeError:
-            raise ConfigError("the terms of a lease are durations, a Timing and the name of a strategy") from None
-        if known is None:
-            hold_ns = None if max_hold is None else positive_ns(max_hold, "max_hold")
-            stall_ns = None if stall_after is None else positive_ns(stall_after, "stall_after")
-            if hold_ns is not None and not isinstance(ttl, Timing):
-                ttl = min(to_ns(ttl, "the TTL"), hold_ns) / 1e9  # more would keep others out for longer than it is held
-            known = Terms(self._timing(ttl, renewal), hold_ns, stall_ns)
-            if len(self._known) < 1000:
-                self._known[key] = known
-        return known
-
-    def _timing(self, ttl: Duration | Timing, renewal: Renewal | str | None) -> Timing:
-        store = self._guarantees
-        if not isinstance(ttl, Timing):
-            timing = Timing.of(
-                ttl, drift=store.drift, renewal=self._renewal if renewal is None else check_renewal(renewal)
-            )
-        elif renewal is not None:
-            raise ConfigError("the strategy of renewal is part of the Timing: say it there")
-        elif ttl.drift < store.drift:
-            raise ConfigError(
-                f"unsafe: the timing allows for a drift of {ttl.drift:g}, and {store.store} declares {store.drift:g}"
-            )
-        else:
-            timing = ttl
-        if not store.min_ttl_ns <= timing.ttl_ns <= store.max_ttl_ns:
-            raise ConfigError(
-                f"the TTL is {timing.ttl_ns / 1e9:g} s; {store.store} takes {store.min_ttl_ns / 1e9:g} "
-                f"to {store.max_ttl_ns / 1e9:g} s"
-            )
-        return timing
-
-
-def positive_ns(duration: Duration, what: str, *, most: int | None = None) -> int:
-    """Return the nanoseconds; none, or less, are refused."""
-    ns = to_ns(duration, what)
-    if ns <= 0 or (most is not None and ns > most):
-        bound = f", and at most {most / 1e9:g} s" if most else ""
-        raise ConfigError(f"{what} must be positive{bound}; it is {ns / 1e9:g} s")
-    return ns
 
 
 def check_prefix(prefix: Any) -> str:
@@ -155,9 +66,7 @@ def check_wait(wait: Duration) -> int:
     return ns
 
 
-def make_claim(
-    engine: Engine, resource: str, terms: Terms, *, wait: Duration | None, metadata: Mapping[str, str] | None
-) -> Claim:
+def make_claim(engine: Engine, resource: str, terms: Terms, wait: Duration | None) -> Claim:
     """Return a fresh attempt, with a lease id of its own."""
     wait_ns = None if wait is None else check_wait(wait)
     now = engine.clock.now()
@@ -165,20 +74,31 @@ def make_claim(
         check_resource(resource),
         engine.ids.new(now),
         engine.holder,
-        terms.timing.ttl_ns,
+        terms.ttl_ns,
         wait_ns is None or wait_ns > 0,
         engine.waiters.address,
         engine.seen_token,
-        "" if metadata is None else encode_metadata(metadata, limit=engine.store.guarantees.max_metadata),
     )
+    if terms.extras:
+        op = Acquire._make((*op[:EXTRAS_FROM], *terms.extras))
+        check_parent(engine, terms)
     until = None if wait_ns is None else now + wait_ns
     return Claim(op, terms.timing, wait_until_ns=until, patience_ns=int(engine.timeout * 1e9))
+
+
+def check_parent(engine: Engine, terms: Terms) -> None:
+    """Refuse a parent that is lost, or not held by this very client."""
+    parent = terms.parent
+    if parent is not None:
+        if parent._engine is not engine:
+            raise ConfigError("a parent is a lease of the same client")
+        parent.check()
 
 
 def start_over(engine: Engine, claim: Claim) -> None:
     """Go on with another lease id, and give the spent one back."""
     engine.waiters.leave(claim.op.lease_id)
-    engine.keeper.dispose(claim.op.resource, claim.op.lease_id, claim.timing.ttl_ns)
+    engine.keeper.dispose(Release(claim.op.resource, claim.op.lease_id), claim.timing.ttl_ns)
     claim.restart(engine.ids.new(engine.clock.now()))
     engine.waiters.expect(claim.op.lease_id)
 
@@ -190,4 +110,5 @@ def drop_claim(engine: Engine, claim: Claim) -> None:
     if tenure is not None:
         engine.abandon(tenure, Loss.RELEASED)
     if claim.in_doubt or claim.queued:
-        engine.keeper.dispose(claim.op.resource, claim.op.lease_id, claim.timing.ttl_ns, in_doubt=claim.in_doubt)
+        release = Release(claim.op.resource, claim.op.lease_id, abandon=claim.in_doubt)
+        engine.keeper.dispose(release, claim.timing.ttl_ns)

@@ -93,15 +93,17 @@ class Claim:
         """Say what follows from the answer to a request that was sent at ``sent_ns``."""
         if isinstance(outcome, Granted):
             deadline = sent_ns + self.timing.safe_time(outcome.ttl_ns)
-            return Take(outcome.token, deadline, outcome.state) if now < deadline else self._too_late(sent_ns, now)
+            if now < deadline:
+                return Take(outcome.token, deadline, outcome.state)
+            too_short = deadline <= sent_ns and self.op.parent is not None
+            return self._too_short() if too_short else self._too_late(sent_ns, now)
         if isinstance(outcome, Held):
             self.in_doubt = False
             return self._held(outcome, now)
         if isinstance(outcome, Lost):
             self.in_doubt = False
             if self.op.parent is not None and outcome.reason is Loss.EXPIRED:
-                name, token = self.op.parent
-                return GiveUp(LeaseLost(name, token=token, reason=f"{outcome.reason}, and nothing can stand under it"))
+                return self._no_parent(str(outcome.reason))
             return StartOver()
         if isinstance(outcome, Unknown):
             return self._unknown(outcome.error, sent_ns, now)
@@ -124,6 +126,16 @@ class Claim:
             turn += (held.position - (held.remaining_ns > 0)) * RESERVATION_NS
         soon = min(turn, now + REFRESH_NS)
         return Sleep(soon if until is None else min(soon, until))
+
+    def _no_parent(self, why: str) -> Decision:
+        assert self.op.parent is not None
+        name, token = self.op.parent
+        return GiveUp(LeaseLost(name, token=token, reason=f"{why}, and nothing can stand under it"))
+
+    def _too_short(self) -> Decision:
+        """Deal with a grant that was of no use when the store made it: its parent is about to end."""
+        self.queued = True  # it is granted, for all the store knows, and has to be given back
+        return self._no_parent("about to end")
 
     def _too_late(self, sent_ns: int, now: int) -> Decision:
         """Deal with a grant whose answer took longer than the safe time: it is over before it began."""

@@ -8,6 +8,9 @@
      └────────────────────────────────────────────────┘                         │
      └──────────────── a definite "not yours", or the end of it here ───────────┘
 
+With a grace, the deadline stops the holder and does not lose it yet: in JEOPARDY, and *stopped*, it may not go on, but
+a renewal until the end of the grace brings it back to HELD.
+
 It can't stop work that ignores it: guard the writes with the token. ``step`` is pure; ``now`` is handed in.
 """
 
@@ -24,7 +27,9 @@ class State(StrEnum):
 
     HELD = "held"
     JEOPARDY = "jeopardy"
-    """Still safe until the deadline, but the last renewal did not succeed, or no further one will come."""
+    """Still safe until the deadline, but the last renewal did not succeed, or no further one will come.
+
+    With a grace, also after the deadline: stopped, until a renewal brings it back or the grace is over."""
     LOST = "lost"
 
 
@@ -44,6 +49,15 @@ class Holder(NamedTuple):
     loss: Loss | None = None
     ending: Loss | None = None
     """Why no further renewal will come; the reason of the loss once the deadline is there."""
+    grace_ns: int = 0
+    """For how long after the deadline a renewal may still bring it back."""
+    stopped: bool = False
+    """The deadline is past, and the grace isn't."""
+
+    @property
+    def over_ns(self) -> int:
+        """When it is lost for good, unless a renewal succeeds before."""
+        return self.deadline_ns + (self.grace_ns if self.ending is None else 0)
 
 
 class Confirmed(NamedTuple):
@@ -77,9 +91,9 @@ class Tick(NamedTuple):
 HolderEvent: TypeAlias = Confirmed | Unconfirmed | Ending | Over | Tick
 
 
-def granted(deadline_ns: int) -> Holder:
+def granted(deadline_ns: int, grace_ns: int = 0) -> Holder:
     """Start to believe."""
-    return Holder(State.HELD, deadline_ns)
+    return Holder(State.HELD, deadline_ns, None, None, grace_ns)
 
 
 def step(holder: Holder, event: HolderEvent, now: int) -> tuple[Holder, Signal | None]:
@@ -89,11 +103,10 @@ def step(holder: Holder, event: HolderEvent, now: int) -> tuple[Holder, Signal |
     if isinstance(event, Over):
         return Holder(State.LOST, holder.deadline_ns, event.reason), Signal.LOST
     if now >= holder.deadline_ns:
-        # Also a yes that comes this late is no use: others may have relied on our having stopped.
-        return Holder(State.LOST, holder.deadline_ns, holder.ending or Loss.EXPIRED), Signal.LOST
+        return _after_deadline(holder, event, now)
     if isinstance(event, Confirmed):
         # An answer overtaken by a later one must not shorten what the later one promised.
-        safer = Holder(State.HELD, max(holder.deadline_ns, event.deadline_ns))
+        safer = granted(max(holder.deadline_ns, event.deadline_ns), holder.grace_ns)
         return safer, Signal.SAFE if holder.state is State.JEOPARDY else None
     if isinstance(event, Tick):
         return holder, None
@@ -103,4 +116,19 @@ def step(holder: Holder, event: HolderEvent, now: int) -> tuple[Holder, Signal |
         if event.deadline_ns is not None:
             deadline = min(deadline, event.deadline_ns)
     news = holder.state is State.HELD or ending != holder.ending
-    return Holder(State.JEOPARDY, deadline, None, ending), Signal.JEOPARDY if news else None
+    after = holder._replace(state=State.JEOPARDY, deadline_ns=deadline, ending=ending)
+    return after, Signal.JEOPARDY if news else None
+
+
+def _after_deadline(holder: Holder, event: HolderEvent, now: int) -> tuple[Holder, Signal | None]:
+    """Stop. Without a grace, also a yes that comes this late is no use: others may have relied on our having stopped.
+
+    With one, the store says yes only if nobody has had the resource in between.
+    """
+    ending = event.reason if isinstance(event, Ending) else holder.ending
+    if ending is not None or now >= holder.over_ns:
+        return Holder(State.LOST, holder.deadline_ns, ending or Loss.EXPIRED), Signal.LOST
+    if isinstance(event, Confirmed) and event.deadline_ns > now:
+        return granted(event.deadline_ns, holder.grace_ns), Signal.SAFE if holder.state is State.JEOPARDY else None
+    stopped = holder._replace(state=State.JEOPARDY, stopped=True)
+    return stopped, None if holder.stopped else Signal.JEOPARDY

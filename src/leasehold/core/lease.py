@@ -82,6 +82,28 @@ def decode_metadata(text: str) -> dict[str, str]:
     return dict(json.loads(text))
 
 
+def encode_state(state: bytes, *, limit: int) -> str:
+    """Return what is handed over as the text that stores keep: "" for nothing."""
+    given: object = state
+    if not isinstance(given, (bytes, bytearray, memoryview)):
+        raise ConfigError(f"what is handed over is bytes, not {type(given).__name__}")
+    import base64  # noqa: PLC0415 - as above
+
+    text = base64.b64encode(given).decode()
+    if len(text) > limit:
+        raise ConfigError(f"what is handed over takes {len(text)} bytes in base64, and {limit} are the most here")
+    return text
+
+
+def decode_state(text: str) -> bytes:
+    """Turn the text that stores keep back into bytes."""
+    if not text:
+        return b""
+    import base64  # noqa: PLC0415
+
+    return base64.b64decode(text)
+
+
 class Contender(NamedTuple):
     """Somebody in the queue for a resource."""
 

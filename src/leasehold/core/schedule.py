@@ -50,9 +50,16 @@ def interval(timing: Timing, latency: Latency | None) -> int:
     return int(min(max(latest, timing.safe_ns / 6), timing.safe_ns * FRACTION[Renewal.LAZY]))
 
 
-def renew_at(timing: Timing, sent_ns: int, latency: Latency | None, jitter: float) -> int:
-    """Return when the next renewal of a lease is due whose last successful one was sent at ``sent_ns``."""
-    return sent_ns + int(interval(timing, latency) * (1 - JITTER * jitter))
+def renew_at(timing: Timing, sent_ns: int, safe_ns: int, latency: Latency | None, jitter: float) -> int:
+    """Return when the next renewal of a lease is due whose last successful one was sent at ``sent_ns``.
+
+    ``safe_ns`` is the safe time that this one has brought. Less than a whole one, under a parent that lasts no longer,
+    is divided as a whole one would be.
+    """
+    every = interval(timing, latency)
+    if safe_ns < timing.safe_ns:
+        every = every * safe_ns // timing.safe_ns
+    return sent_ns + int(every * (1 - JITTER * jitter))
 
 
 def retry_at(timing: Timing, deadline_ns: int, now: int, failures: int, jitter: float) -> int:

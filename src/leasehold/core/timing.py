@@ -195,6 +195,10 @@ class Timing(_Numbers):
             round_trip_ns = min(max(fits, MIN_ROUND_TRIP_NS), 5 * SECOND)
         return cls(ttl_ns, renew_every_ns, drift, round_trip_ns, margin_ns, renewal)
 
+    def at_least(self, ns: int) -> int:
+        """Return how long a span is on the holder's clock at least that lasts so long on the store's."""
+        return _safe(ns, self.drift)
+
     def safe_time(self, granted_ns: int) -> int:
         """Return for how long a grant of this length may be relied upon, from before the request was sent."""
         if granted_ns == self.ttl_ns:

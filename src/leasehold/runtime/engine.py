@@ -70,7 +70,10 @@ class Engine:
         """Take the lease on: from here on it is renewed and watched."""
         self.seen_token = max(self.seen_token, tenure.token)
         self.held[tenure.id] = tenure
-        self.keeper.add(tenure)
+        if not tenure._carried:
+            self.keeper.add(tenure)
+        if tenure._parent is not None:
+            tenure._parent._adopt(tenure)
         if self.closed:
             self.abandon(tenure, Loss.CLOSED)
 
@@ -83,7 +86,7 @@ class Engine:
         """Stop believing in the lease now, and give it back in the background."""
         tenure._advance(Over(reason), self.clock.now())
         self.forget(tenure)
-        self.keeper.dispose(tenure.resource, tenure.id, tenure.timing.ttl_ns)
+        self.keeper.dispose(Release(tenure.resource, tenure.id), tenure.timing.ttl_ns)
 
     def held_by(self, owner: object, token: int) -> Tenure | None:
         """Return the lease with this token if this thread or task itself holds it, and for ever if left alone."""
@@ -135,9 +138,10 @@ class Engine:
         give_up = self.clock.now() + int(EXIT_BOUND * SECOND)
         self.waiters.dismiss(EXIT_BOUND / 2)
         tenures = list(self.held.values())
-        for tenure in tenures:
+        # Those that stand under others end with them.
+        releases = [Release(t.resource, t.id) for t in tenures if t._parent is None or t._parent.id not in self.held]
+        for tenure in reversed(tenures):
             tenure._advance(Over(Loss.CLOSED), self.clock.now())
-        releases = [Release(t.resource, t.id) for t in tenures]
         most = self.store.guarantees.max_batch
         for start in range(0, len(releases), most):
             left = (give_up - self.clock.now()) / SECOND

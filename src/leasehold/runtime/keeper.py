@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from leasehold.core import holder as machine
 from leasehold.core.clock import SECOND
 from leasehold.core.holder import State
-from leasehold.core.ops import Release, Renewed, Unknown
+from leasehold.core.ops import Renewed, Unknown
 from leasehold.core.schedule import SLACK, attempt_timeout, renew_at
 from leasehold.errors import StoreUnavailable
 from leasehold.runtime.agenda import Agenda
@@ -20,8 +20,11 @@ from leasehold.runtime.cohort import Cohort, wanted
 from leasehold.runtime.log import log
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from leasehold.core.clock import Clock
-    from leasehold.core.ops import Op, Outcome
+    from leasehold.core.holder import Holder
+    from leasehold.core.ops import Op, Outcome, Release
     from leasehold.core.timing import Timing
     from leasehold.runtime.tenure import Tenure
     from leasehold.runtime.watchdog import Watchdog
@@ -32,12 +35,10 @@ DISPOSAL_TIMEOUT = 1.0
 
 
 class Disposal(NamedTuple):
-    """A lease id to give back; no longer of interest after ``until_ns``, when it has run out by itself."""
+    """A lease to give back; no longer of interest after ``until_ns``, when it has run out by itself."""
 
-    resource: str
-    lease_id: str
+    release: Release
     until_ns: int
-    in_doubt: bool
 
 
 class Keeper:
@@ -57,7 +58,9 @@ class Keeper:
 
     def add(self, tenure: Tenure) -> None:
         """Keep this lease alive, and watched, until it is lost or released."""
-        self._form([tenure], renew_at(tenure._timing, tenure._sent_ns, None, random.random()))
+        sent = tenure._sent_ns
+        due = renew_at(tenure._timing, sent, tenure._belief.deadline_ns - sent, None, random.random())
+        self._form([tenure], due)
 
     def drop(self, tenure: Tenure) -> None:
         """Let go of a lease that is over."""
@@ -104,10 +107,10 @@ class Keeper:
             lane.close()
         self._disposer.close()
 
-    def dispose(self, resource: str, lease_id: str, within_ns: int, *, in_doubt: bool = False) -> None:
-        """Release this id as soon as the store answers. ``in_doubt``: a request for it may still be on its way."""
+    def dispose(self, release: Release, within_ns: int) -> None:
+        """Send the release as soon as the store answers; no longer of interest once the lease has run out by itself."""
         now = self._clock.now()
-        disposal = Disposal(resource, lease_id, now + within_ns, in_doubt)
+        disposal = Disposal(release, now + within_ns)
         with self._disposed:
             self._disposals.add(disposal)
         self._disposer.set(disposal, now)
@@ -125,7 +128,7 @@ class Keeper:
             if not batch:
                 continue
             round_trip = min([t._timing.round_trip_ns for t, _ in batch])
-            timeout = attempt_timeout(round_trip, min([t._deadline_ns for t, _ in batch]), now) / SECOND
+            timeout = attempt_timeout(round_trip, min([t._over_ns for t, _ in batch]), now) / SECOND
             sent = self._clock.mark()
             outcomes = self._apply([op for _, op in batch], timeout)
             now = self._clock.now()
@@ -139,25 +142,52 @@ class Keeper:
         for tenure, outcome in zip(tenures, outcomes, strict=True):
             if isinstance(outcome, Renewed):
                 if promised is None or promised[0] is not tenure._timing or promised[1] != outcome.ttl_ns:
-                    self._go_on(together, sent)
+                    self._go_on(together, sent, belief)
                     together = []
                     promised = (tenure._timing, outcome.ttl_ns)
                     belief = machine.granted(sent + tenure._timing.safe_time(outcome.ttl_ns))
-                if tenure._confirm(belief, sent, now):
+                if outcome.ended == tenure._ended and tenure._confirm(belief, sent, now):
                     together.append(tenure)
                     continue
-            due = tenure._answer(outcome, sent, now, random.random())
-            if tenure._belief.state is not State.LOST:
-                self._form([tenure], due)
-        self._go_on(together, sent)
+            self._tell(tenure, outcome, sent, now)
+        self._go_on(together, sent, belief)
 
-    def _go_on(self, tenures: list[Tenure], sent: int) -> None:
+    def _tell(self, tenure: Tenure, outcome: Outcome, sent: int, now: int) -> None:
+        """Tell one lease its answer, and do what follows for it alone."""
+        if tenure._doubts(outcome):
+            outcome, now = self.ask_for_riders(tenure, outcome), self._clock.now()
+        due = tenure._answer(outcome, sent, now, random.random())
+        if tenure._carried:
+            tenure._cohort = None
+        elif tenure._belief.state is not State.LOST:
+            self._form([tenure], due)
+
+    def _go_on(self, tenures: list[Tenure], sent: int, belief: Holder) -> None:
         if tenures:
-            self._form(tenures, renew_at(tenures[0]._timing, sent, None, random.random()))
+            safe = belief.deadline_ns - sent
+            self._form(tenures, renew_at(tenures[0]._timing, sent, safe, None, random.random()))
+
+    def ask_for_riders(self, tenure: Tenure, renewed: Outcome) -> Outcome:
+        """Ask for each lease that this renewal would carry along; where one gets no answer, it doesn't count yet."""
+        riders = tenure._riders()
+        most = self._store.guarantees.max_batch
+        for start in range(0, len(riders), most):
+            now = self._clock.now()
+            asked = [(rider, op) for rider in riders[start : start + most] if (op := rider._renewal(now)) is not None]
+            timeout = attempt_timeout(tenure._timing.round_trip_ns, tenure._over_ns, now) / SECOND
+            sent = self._clock.mark()
+            outcomes = self._apply([op for _, op in asked], timeout) if asked else []
+            silence = next((outcome for outcome in outcomes if isinstance(outcome, Unknown)), None)
+            if silence is not None:
+                return silence
+            for (rider, _), outcome in zip(asked, outcomes, strict=True):
+                self._tell(rider, outcome, sent, self._clock.now())
+        assert isinstance(renewed, Renewed)
+        tenure._ended = renewed.ended
+        return renewed
 
     def _dispose(self, disposals: list[Disposal], _now: int) -> None:
-        ops: list[Op] = [Release(d.resource, d.lease_id, abandon=d.in_doubt) for d in disposals]
-        outcomes = self._apply(ops, DISPOSAL_TIMEOUT)
+        outcomes = self._apply([disposal.release for disposal in disposals], DISPOSAL_TIMEOUT)
         now = self._clock.now()
         with self._disposed:
             for disposal, outcome in zip(disposals, outcomes, strict=True):
@@ -167,7 +197,7 @@ class Keeper:
                     self._disposals.discard(disposal)
             self._disposed.notify_all()
 
-    def _apply(self, ops: list[Op], timeout: float) -> list[Outcome]:
+    def _apply(self, ops: Sequence[Op], timeout: float) -> list[Outcome]:
         try:
             return self._store.apply(ops, timeout=timeout)
         except Exception as error:  # noqa: BLE001 - a store must not raise; if one does, its leases must still be tried again

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from leasehold.core import holder as machine
 from leasehold.core.holder import Confirmed, Ending, Over, Signal, State, Tick, Unconfirmed
-from leasehold.core.lease import decode_metadata
+from leasehold.core.lease import decode_metadata, decode_state
 from leasehold.core.ops import Loss, Lost, Renew, Renewed
 from leasehold.core.schedule import Latency, renew_at, retry_at
 from leasehold.core.timing import Renewal, to_ns
@@ -34,9 +34,14 @@ class Tenure:
     """A lease held here. Thread-safe; made by the engine, never by hand."""
 
     __slots__ = (
-        "__weakref__", "_again", "_belief", "_cohort", "_deadline_ns", "_engine", "_failures", "_final", "_generation", "_hold_until_ns", "_latency", "_listeners",
-        "_lock", "_lost", "_now", "_op", "_owner", "_progress_ns", "_released", "_sent_ns", "_stall_after_ns", "_timing", "token",
+        "__weakref__", "_again", "_belief", "_children", "_cohort", "_deadline_ns", "_ended", "_engine", "_failures", "_final", "_generation", "_hold_until_ns",
+        "_inherited", "_latency", "_listeners", "_lock", "_lost", "_now", "_op", "_owner", "_progress_ns", "_released", "_sent_ns", "_stall_after_ns", "_timing",
+        "token",
     )  # fmt: skip
+
+    _parent: Tenure | None = None
+    _carried = False
+    """Whether the renewal of its parent is all that it takes, so that nobody need do anything for it by itself."""
 
     token: int
     """The fencing token: strictly increasing for each resource. Guards compare it where the writes happen."""
@@ -53,6 +58,7 @@ class Tenure:
         owner: object,
         max_hold_ns: int | None,
         stall_after_ns: int | None,
+        inherited: str = "",
     ) -> None:
         self._engine = engine
         self._generation = engine.generation
@@ -65,7 +71,7 @@ class Tenure:
         if self._hold_until_ns is not None:
             deadline_ns = min(deadline_ns, self._hold_until_ns)
         self._final = self._hold_until_ns is not None and op.ttl_ns >= (max_hold_ns or 0)
-        self._belief = machine.granted(deadline_ns)
+        self._belief = machine.granted(deadline_ns, timing.at_least(op.grace_ns) if op.grace_ns else 0)
         self._deadline_ns = deadline_ns
         self._stall_after_ns = stall_after_ns
         self._progress_ns = sent_ns
@@ -75,6 +81,9 @@ class Tenure:
         self._latency: Latency | None = None
         self._again: Renew | None = None  # its renewal, where that is always the same
         self._cohort: Cohort | None = None  # those that are renewed along with it, once it is
+        self._children: dict[Tenure, None] | None = None  # what stands under it here
+        self._ended = 0  # how many of those, and of those below, had been ended by somebody else when we last knew
+        self._inherited = inherited
         self._lost: Any = None  # the event to wait on, of the kind that the face has
         self._listeners: list[tuple[Signal, Callable[[Any], object]]] | None = None
         self._lock = threading.Lock()
@@ -102,6 +111,16 @@ class Tenure:
         return decode_metadata(self._op.metadata)
 
     @property
+    def inherited(self) -> bytes:
+        """What the holder before has handed over, if this one is its successor."""
+        return decode_state(self._inherited)
+
+    @property
+    def parent(self) -> Tenure | None:
+        """The lease that it stands under, if there is one: it lasts no longer than that."""
+        return self._parent
+
+    @property
     def timing(self) -> Timing:
         """The five numbers that it runs on."""
         return self._timing
@@ -122,13 +141,18 @@ class Tenure:
             raise LeaseLost(self.resource, token=self.token, reason="not enough time left", needed=float(_s(seconds)))
 
     @property
+    def held(self) -> bool:
+        """Whether it is safely ours now: what ``check()`` looks at."""
+        return self._now() < self._deadline_ns
+
+    @property
     def remaining(self) -> float:
         """Seconds of safe time: until the deadline, if no renewal succeeds."""
         return max(0, self._deadline_ns - self._now()) / 1e9
 
     @property
     def state(self) -> State:
-        """HELD, JEOPARDY or LOST."""
+        """HELD, JEOPARDY or LOST. Within its grace a lease is in JEOPARDY, and not ``held``."""
         self._tick()
         return self._belief.state
 
@@ -182,6 +206,48 @@ class Tenure:
         for wanted, callback in listeners:
             if wanted is signal and self._belief.loss is not Loss.RELEASED:
                 self._call(callback)
+        if signal is not None and self._children:
+            self._pass_on(signal, now)
+
+    # --- what stands under it -------------------------------------------------------------------------------------
+
+    def _adopt(self, child: Tenure) -> None:
+        """Take a lease on that was granted under this one."""
+        with self._lock:
+            if self._children is None:
+                self._children = {}
+            self._children[child] = None
+            lost = self._belief.state is State.LOST
+        if lost:
+            child._advance(Over(Loss.PARENT), self._now())
+
+    def _pass_on(self, signal: Signal, now: int) -> None:
+        """Let those under it know. What they may believe has changed already: they ask here."""
+        for child in list(self._children or ()):
+            if signal is Signal.LOST:
+                child._advance(Over(Loss.PARENT), now)
+            else:
+                child._hear(signal, now)
+
+    def _hear(self, signal: Signal, now: int) -> None:
+        """Hear from the parent."""
+        raise NotImplementedError
+
+    def _doubts(self, outcome: Outcome) -> bool:
+        """Whether this renewal must not count before those under it, that it would carry along, have been asked for.
+
+        Somebody has ended one of them or, within the grace, may have taken one.
+        """
+        return isinstance(outcome, Renewed) and (
+            outcome.ended != self._ended or (self._belief.stopped and bool(self._children))
+        )
+
+    def _riders(self) -> list[Tenure]:
+        """Return all that its renewal carries along, at any depth."""
+        riders = [child for child in list(self._children or ()) if child._carried]
+        return riders + [below for rider in riders for below in rider._riders()]
+
+    # --- for the engine, again ------------------------------------------------------------------------------------
 
     def _fork(self) -> None:
         """In a forked child: it is the parent's, not ours."""
@@ -231,7 +297,7 @@ class Tenure:
         self._tick(now)
         if self._belief.state is State.LOST:
             return None
-        ttl = self._timing.ttl_ns
+        ttl = self._op.ttl_ns
         if self._stall_after_ns is not None and now - self._progress_ns >= self._stall_after_ns:
             self._advance(Ending(Loss.STALLED), now)
             return None
@@ -251,7 +317,7 @@ class Tenure:
             return False
         with self._lock:
             believed = self._belief
-            if believed.state is not State.HELD or now >= believed.deadline_ns:
+            if believed.state is not State.HELD or now >= believed.deadline_ns or believed.grace_ns:
                 return False
             if belief.deadline_ns > believed.deadline_ns:
                 self._belief, self._deadline_ns = belief, belief.deadline_ns
@@ -275,7 +341,7 @@ class Tenure:
                 self._final = True
                 self._advance(Ending(Loss.EXPIRED), now)
                 return None
-            return renew_at(self._timing, sent_ns, self._latency, jitter)
+            return renew_at(self._timing, sent_ns, deadline - sent_ns, self._latency, jitter)
         if isinstance(outcome, Lost):
             if outcome.remaining_ns > 0:
                 promised = sent_ns + self._timing.safe_time(outcome.remaining_ns)
@@ -285,7 +351,12 @@ class Tenure:
             return None
         self._failures += 1
         self._advance(Unconfirmed(), now)
-        return retry_at(self._timing, self._deadline_ns, now, self._failures, jitter)
+        return retry_at(self._timing, self._over_ns, now, self._failures, jitter)
+
+    @property
+    def _over_ns(self) -> int:
+        """Until when it makes sense to renew it: its deadline, or the end of its grace."""
+        return self._belief.over_ns
 
     @property
     def _unending(self) -> bool:

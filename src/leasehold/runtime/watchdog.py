@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leasehold.core.holder import Tick, Unconfirmed
+from leasehold.core.holder import Unconfirmed
 from leasehold.runtime.agenda import Agenda
 from leasehold.runtime.cohort import wanted
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Watchdog:
-    """Looks at leases when their renewal would be late, and again at their deadline."""
+    """Looks at leases when their renewal would be late, again at their deadline, and at the end of their grace."""
 
     def __init__(self, clock: Clock) -> None:
         self._agenda: Agenda[Cohort] = Agenda(
@@ -39,13 +39,14 @@ class Watchdog:
         late = now >= cohort.late_ns
         for tenure in cohort.members():
             if now >= tenure._deadline_ns:
-                tenure._advance(Tick(), now)
+                tenure._tick(now)
             elif late:
                 tenure._advance(Unconfirmed(), now)
         members = cohort.members()
         if members:
-            deadline = min(tenure._deadline_ns for tenure in members)
-            self._agenda.set(cohort, deadline if late else min(cohort.late_ns, deadline))
+            # Past its deadline and still a member: it is stopped, and within its grace.
+            following = min(t._deadline_ns if now < t._deadline_ns else t._over_ns for t in members)
+            self._agenda.set(cohort, following if late else min(cohort.late_ns, following))
 
 
 def _slack(cohort: Cohort) -> int:

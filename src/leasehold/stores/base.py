@@ -33,6 +33,8 @@ class Capability(Flag):
     """The store wakes waiters and tells holders; without it they come at the known time."""
     WATCH = auto()
     """The store keeps the order of events for those who watch."""
+    GRACE = auto()
+    """An owner can get back, within its grace, a lease that has run out and that nobody wanted."""
     PRIORITY = auto()
     """Waiters of a higher priority are served first."""
     QUEUE_LIMIT = auto()

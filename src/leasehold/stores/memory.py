@@ -123,7 +123,7 @@ class MemoryStore:
         failover="none: it ends with the process",
         waiting_order="strict",
         platforms="POSIX",
-        capabilities=Capability.PUSH | Capability.WATCH | Capability.PATTERNS,
+        capabilities=Capability.PUSH | Capability.WATCH | Capability.GRACE | Capability.PATTERNS,
         not_promised="anything towards other processes, forks included",
     )
 

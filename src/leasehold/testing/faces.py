@@ -12,7 +12,7 @@ from leasehold.client.sync import Client
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
-    from leasehold.core.lease import Record
+    from leasehold.core.lease import Contender, Record
     from leasehold.core.ops import Event
     from leasehold.runtime.tenure import Tenure
     from leasehold.stores.base import Store
@@ -30,6 +30,8 @@ class Face(Protocol):
     def wait(self, place: Any, seconds: float) -> Tenure | None: ...
     def within(self, resource: str, body: Callable[[Tenure], object], **terms: Any) -> None: ...
     def release(self, lease: Tenure) -> bool: ...
+    def hand_over(self, lease: Tenure, to: str, state: bytes = b"", within: float = 5.0) -> bool: ...
+    def contenders(self, resource: str) -> Sequence[Contender]: ...
     def renew(self, lease: Tenure) -> None: ...
     def get(self, resource: str) -> Record | None: ...
     def list(self, prefix: str = "") -> Sequence[Record]: ...
@@ -42,10 +44,11 @@ class Face(Protocol):
 class SyncFace:
     """`Client` as it is."""
 
-    def __init__(self, where: str | Store) -> None:
-        self.client = Client(where)
+    def __init__(self, where: str | Store, **settings: Any) -> None:
+        self.client = Client(where, **settings)
         self.get = self.client.get
         self.list = self.client.list
+        self.contenders = self.client.contenders
         self.revoke = self.client.revoke
         self.close = self.client.close
 
@@ -67,6 +70,9 @@ class SyncFace:
 
     def release(self, lease: Any) -> bool:
         return bool(lease.release())
+
+    def hand_over(self, lease: Any, to: str, state: bytes = b"", within: float = 5.0) -> bool:
+        return bool(lease.hand_over(to, state, within))
 
     def renew(self, lease: Any) -> None:
         lease.renew()
@@ -121,6 +127,12 @@ class AsyncFace:
 
     def release(self, lease: Any) -> bool:
         return bool(self.run(lease.release()))
+
+    def hand_over(self, lease: Any, to: str, state: bytes = b"", within: float = 5.0) -> bool:
+        return bool(self.run(lease.hand_over(to, state, within)))
+
+    def contenders(self, resource: str) -> Sequence[Contender]:
+        return [*self.run(self.client.contenders(resource))]
 
     def renew(self, lease: Any) -> None:
         self.run(lease.renew())

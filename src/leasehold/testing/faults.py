@@ -31,6 +31,8 @@ class FaultyStore:
         """How many of the next replies get lost: the work is done, and nobody hears of it."""
         self.lost_requests = 0
         """How many of the next requests get lost: nothing is done, and nobody hears of it."""
+        self.deaf = False
+        """Whether nothing is pushed to a client that is opened from now on."""
         self.matching: Callable[[Op], bool] = lambda _op: True
         """Which operations the faults are for."""
         self._nap = threading.Event()
@@ -65,7 +67,7 @@ class FaultyStore:
 
     def subscribe(self, prefix: str | None = None) -> Subscription | None:
         """Pass it on."""
-        return self._store.subscribe(prefix)
+        return None if self.deaf else self._store.subscribe(prefix)
 
     def close(self) -> None:
         """Close the store behind."""

@@ -69,6 +69,7 @@ class PostgresStore:
             | Capability.DURABLE
             | Capability.PUSH
             | Capability.WATCH
+            | Capability.GRACE
             | Capability.PATTERNS
         ),
         not_promised="exclusion over a failover to an asynchronous standby, a restored backup, or a step of the server's clock forward",

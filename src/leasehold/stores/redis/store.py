@@ -67,6 +67,7 @@ class RedisStore:
             | Capability.DURABLE
             | Capability.PUSH
             | Capability.WATCH
+            | Capability.GRACE
             | Capability.PATTERNS
         ),
         not_promised="exclusion over a failover, a restart that loses data, or a step of the server's clock forward",

@@ -77,6 +77,7 @@ class SqliteStore:
         | Capability.DURABLE
         | Capability.PUSH
         | Capability.WATCH
+        | Capability.GRACE
         | Capability.PATTERNS,
         not_promised="exclusion across hosts, or after the file was deleted or replaced while in use",
     )

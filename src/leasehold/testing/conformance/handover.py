@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from leasehold.core.ops import Acquire, Granted, Held, Notice, Release, Released, Summons
+from leasehold.errors import LeaseLost, StoreUnavailable
+from leasehold.runtime.clock import SYSTEM
 from leasehold.stores.base import Capability
 from leasehold.testing.conformance.base import (
     ODDLY_LATE,
     PATIENCE,
     Case,
+    Thread,
     new_id,
     ns,
     pass_time,
@@ -18,10 +23,13 @@ from leasehold.testing.conformance.base import (
     taken,
     until,
 )
+from leasehold.testing.faces import SyncFace
 
 if TYPE_CHECKING:
     from leasehold.core.ops import Outcome
     from leasehold.stores.base import Store, Subscription
+    from leasehold.testing.faces import Face
+    from leasehold.testing.faults import FaultyStore
     from leasehold.testing.harness import Harness
 
 STATE = "c29tZXRoaW5n"
@@ -142,3 +150,56 @@ class Handover(Case):
         granted = ask(store, "next")
         assert isinstance(granted, Granted)
         assert granted.state == ""
+
+    def test_a_successor_that_waits_gets_the_lease_and_the_state_at_once(
+        self, face: Face, lab: Harness, store: Store
+    ) -> None:
+        require(store, Capability.HANDOVER | Capability.PUSH)
+        lease = face.acquire("job", ttl=30)
+        heir = SyncFace(lab.url(), holder="heir")
+        try:
+            first = face.enqueue("job", ttl=30)
+            waiting = Thread(lambda: heir.acquire("job", ttl=30))
+            until(lambda: len(face.contenders("job")) == 2, "both waiters")
+            assert face.hand_over(lease, "heir", bytes(range(256)))
+            granted = waiting.result(2)
+            assert granted.token > lease.token
+            assert granted.inherited == bytes(range(256))
+            assert lease.loss == "released"
+            with pytest.raises(LeaseLost):
+                face.hand_over(lease, "heir")
+            assert face.wait(first, 0) is None
+            heir.release(granted)
+            next_one = face.wait(first, PATIENCE)
+            assert next_one is not None
+            assert next_one.inherited == b""
+        finally:
+            heir.close()
+
+    def test_a_waiter_comes_when_the_successor_has_not(self, face: Face, store: Store, lab: Harness) -> None:
+        require(store, Capability.HANDOVER | Capability.PUSH)
+        lease = face.acquire("job", ttl=30)
+        waiting = Thread(lambda: face.acquire("job", ttl=30))
+        until(lambda: len(face.contenders("job")) == 1, "the waiter")
+        start = SYSTEM.now()
+        face.hand_over(lease, "nobody", within=lab.ttl)
+        granted = waiting.result()
+        took = (SYSTEM.now() - start) / 1e9
+        assert lab.ttl - 0.05 <= took < lab.ttl + lab.lag + ODDLY_LATE
+        assert granted.inherited == b""
+
+    def test_a_handover_whose_request_got_lost_is_done_in_the_background(
+        self, faulty: FaultyStore, faulty_face: Face, store: Store
+    ) -> None:
+        require(store, Capability.HANDOVER)
+        lease = faulty_face.acquire("job", ttl=30)
+        faulty.matching = lambda op: isinstance(op, Release)
+        faulty.lost_requests = 2
+        with pytest.raises(StoreUnavailable):
+            faulty_face.hand_over(lease, "heir", b"state", within=30)
+        assert not lease.held
+        until(lambda: store.read(["job"], timeout=PATIENCE) == [None], "the handover")
+        assert isinstance(ask(store, "other"), Held)
+        granted = ask(store, "heir")
+        assert isinstance(granted, Granted)
+        assert granted.state

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leasehold.core.ops import Acquire, Granted, Held, Loss, Lost, Release, Released, Renewed
+import pytest
+
+from leasehold.core.holder import State
+from leasehold.core.ops import Acquire, Granted, Held, Loss, Lost, Release, Released, Renew, Renewed
+from leasehold.errors import LeaseHeld, LeaseLost
 from leasehold.stores.base import Capability
-from leasehold.testing.conformance.base import PATIENCE, Case, new_id, ns, pass_time, require, take, taken
+from leasehold.testing.conformance.base import PATIENCE, Case, new_id, ns, pass_time, require, take, taken, until
 from leasehold.testing.conformance.renewing import renew
 
 if TYPE_CHECKING:
     from leasehold.stores.base import Store
+    from leasehold.testing.faces import Face
+    from leasehold.testing.faults import FaultyStore
     from leasehold.testing.harness import Harness
 
 
@@ -49,6 +55,7 @@ class Limits(Case):
         assert isinstance(renew(store, "b", without, tokens[1], 30), Renewed)
 
     def test_within_the_grace_its_owner_gets_back_what_nobody_wanted(self, store: Store, lab: Harness) -> None:
+        require(store, Capability.GRACE)
         lease_id = new_id()
         token = taken(store, "job", lab.ttl, lease_id, grace_ns=ns(30)).token
         pass_time(lab.ttl + lab.lag)
@@ -94,3 +101,77 @@ class Limits(Case):
         ops = [Acquire(f"job/{i}", new_id(), "somebody", ns(30), lock_delay_ns=ns(1), soft_ns=ns(9)) for i in range(3)]
         assert all(isinstance(outcome, Granted) for outcome in store.apply(ops, timeout=PATIENCE))
         assert [r and r.soft_ns for r in store.read([op.resource for op in ops], timeout=PATIENCE)] == [ns(9)] * 3
+
+    def test_the_holder_is_told_by_a_challenger_and_keeps_it_until_the_promised_expiry(
+        self, face: Face, store: Store, lab: Harness
+    ) -> None:
+        require(store, Capability.RECOVER)
+        told: list[object] = []
+        lease = face.acquire("job", ttl=2 * lab.steady, soft=lab.steady / 10)
+        lease.on_jeopardy(told.append)
+        pass_time(lab.steady / 5)
+        with pytest.raises(LeaseHeld):
+            face.acquire("job", ttl=lab.steady, wait=0, recover=True)
+        until(lambda: bool(told), "the word to the holder")
+        lease.check()
+        assert lease.ending == "revoked"
+        newer = face.acquire("job", ttl=lab.steady, recover=True)
+        assert newer.token > lease.token
+        assert lease.loss == "revoked"
+
+    def test_a_holder_within_its_grace_is_stopped_and_comes_back(
+        self, faulty: FaultyStore, faulty_face: Face, lab: Harness
+    ) -> None:
+        require(faulty, Capability.GRACE)
+        told: list[str] = []
+        lease = faulty_face.acquire("job", ttl=lab.ttl, grace=30)
+        lease.on_jeopardy(lambda _: told.append("jeopardy"))
+        lease.on_safe(lambda _: told.append("safe"))
+        lease.on_lost(lambda _: told.append("lost"))
+        faulty.matching = lambda op: isinstance(op, Renew)
+        faulty.lost_requests = 10**9
+        until(lambda: not lease.held, "the deadline")
+        assert (lease.state, lease.loss, lease.remaining) == (State.JEOPARDY, None, 0)
+        with pytest.raises(LeaseLost) as caught:
+            lease.check()
+        assert caught.value.reason == "expired"
+        assert not faulty_face.wait_lost(lease, lab.ttl + lab.lag)
+        faulty.lost_requests = 0
+        until(lambda: lease.held, "a renewal within the grace")
+        lease.check()
+        record = faulty_face.get("job")
+        assert record is not None
+        assert record.token == lease.token
+        until(lambda: told == ["jeopardy", "jeopardy", "safe"], f"what was told, and not {told}")
+
+    def test_the_grace_ends(self, faulty: FaultyStore, faulty_face: Face, lab: Harness) -> None:
+        require(faulty, Capability.GRACE)
+        lease = faulty_face.acquire("job", ttl=lab.ttl, grace=lab.ttl)
+        faulty.matching = lambda op: isinstance(op, Renew)
+        faulty.lost_requests = 10**9
+        until(lambda: not lease.held, "the deadline")
+        assert lease.state is State.JEOPARDY
+        assert faulty_face.wait_lost(lease, PATIENCE)
+        assert lease.loss == "expired"
+
+    def test_what_was_taken_within_the_grace_is_lost(
+        self, faulty: FaultyStore, faulty_face: Face, store: Store, lab: Harness
+    ) -> None:
+        require(faulty, Capability.GRACE)
+        lease = faulty_face.acquire("job", ttl=lab.ttl, grace=30)
+        faulty.matching = lambda op: isinstance(op, Renew)
+        faulty.lost_requests = 10**9
+        until(lambda: isinstance(take(store, "job", 30), Granted), "somebody else's turn")
+        assert not lease.held
+        faulty.lost_requests = 0
+        assert faulty_face.wait_lost(lease, PATIENCE)
+        assert lease.loss == "taken"
+
+    def test_the_options_reach_the_store(self, face: Face, store: Store) -> None:
+        wishes = {"soft": 9, "lock_delay": 2, "hold_at_least": 1}
+        if Capability.GRACE in store.guarantees.capabilities:
+            wishes["grace"] = 3
+        face.acquire("job", ttl=30, **wishes)
+        record = face.get("job")
+        assert record is not None
+        assert {name: getattr(record, f"{name}_ns") / 1e9 for name in wishes} == wishes

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from leasehold.core.ops import Acquire, Granted, Held, Release
+from leasehold.errors import QueueFull
 from leasehold.stores.base import Capability
-from leasehold.testing.conformance.base import PATIENCE, Case, new_id, ns, require, take, taken
+from leasehold.testing.conformance.base import PATIENCE, Case, new_id, ns, require, take, taken, until
 
 if TYPE_CHECKING:
     from leasehold.core.lease import Contender
     from leasehold.stores.base import Store
+    from leasehold.testing.faces import Face
 
 
 def queue_up(store: Store, holder: str, **fields: object) -> str:
@@ -93,6 +97,33 @@ class Ordering(Case):
         ops = [Acquire("job", new_id(), f"w{i}", ns(30), queue=True, queue_limit=3) for i in range(8)]
         outcomes = store.apply(ops, timeout=PATIENCE)
         assert [isinstance(o, Held) and o.refused for o in outcomes] == [False] * 3 + [True] * 5
+
+    def test_a_higher_priority_is_served_first(self, face: Face, store: Store) -> None:
+        require(store, Capability.PRIORITY)
+        held = face.acquire("job", ttl=30)
+        low = face.enqueue("job", ttl=30)
+        high = face.enqueue("job", ttl=30, priority=1)
+        assert (low.position, high.position) == (0, 0)
+        face.release(held)
+        lease = face.wait(high, PATIENCE)
+        assert lease is not None
+        assert face.wait(low, 0) is None
+        face.release(lease)
+        assert face.wait(low, PATIENCE) is not None
+
+    def test_a_full_queue_raises_and_leaves_nothing(self, face: Face, store: Store) -> None:
+        require(store, Capability.QUEUE_LIMIT)
+        face.acquire("job", ttl=30)
+        place = face.enqueue("job", ttl=30, queue_limit=1)
+        with pytest.raises(QueueFull) as caught:
+            face.acquire("job", ttl=30, queue_limit=1)
+        assert caught.value.position == 1
+        with pytest.raises(QueueFull):
+            face.enqueue("job", ttl=30, queue_limit=1)
+        assert face.try_acquire("job", ttl=30, queue_limit=1) is None
+        assert len(face.contenders("job")) == 1
+        place.leave()
+        until(lambda: not face.contenders("job"), "an empty queue")
 
     def test_who_waits_and_since_when(self, store: Store) -> None:
         require(store, Capability.CONTENDERS)

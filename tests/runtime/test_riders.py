@@ -1,0 +1,69 @@
+"""Thousands of leases under one: what keeps them costs what one costs, and they end together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from leasehold.core.ops import Acquire, Granted, Renew
+from leasehold.core.timing import Timing
+from leasehold.runtime.clock import SYSTEM
+from leasehold.stores.registry import open_store
+from leasehold.testing import FaultyStore
+from leasehold.testing.conformance.base import PATIENCE, new_id, pass_time, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from leasehold import Client, Lease
+
+pytestmark = pytest.mark.heavy
+
+MANY = 10_000
+TTL = 3.0
+
+
+@pytest.fixture
+def store(url: str) -> FaultyStore:
+    return FaultyStore(open_store(url, SYSTEM))
+
+
+def family(client: Client) -> tuple[Lease, list[Lease]]:
+    session = client.acquire("session", ttl=Timing.of(TTL, drift=0.01))
+    return session, [client.acquire(f"part/{i}", ttl=None, parent=session) for i in range(MANY)]
+
+
+def test_one_renewal_a_period_keeps_ten_thousand(store: FaultyStore, open_client: Callable[..., Client]) -> None:
+    client = open_client(store)
+    session, children = family(client)
+    sent = len(store.calls)
+    pass_time(2 * TTL)
+    for lease in children:
+        lease.check()
+    calls = store.calls[sent:]
+    assert {op.resource for ops in calls for op in ops} == {"session"}
+    assert 3 <= len(calls) <= 3 * 2 * TTL / (TTL / 3)
+    assert all(isinstance(op, Renew) for ops in calls for op in ops)
+    session.release()
+    assert not any(lease.held for lease in children)
+    assert client._engine.held == {}
+    assert client.list("part/") == []
+
+
+def test_all_are_free_when_the_session_is_and_lost_before(
+    store: FaultyStore, open_client: Callable[..., Client]
+) -> None:
+    session, children = family(open_client(store))
+    store.matching = lambda op: isinstance(op, Renew)
+    store.lost_requests = 10**9
+    assert session.lost.wait(PATIENCE)
+    assert not any(lease.held for lease in children)
+    until(lambda: all(lease.lost.is_set() for lease in children), "the word to each")
+    assert {lease.loss for lease in children} == {"parent"}
+    until(lambda: store.read(["session"], timeout=PATIENCE) == [None], "the expiry")
+    start = SYSTEM.now()
+    ops = [Acquire(f"part/{i}", new_id(), "other", 10**9) for i in range(MANY)]
+    outcomes = [o for at in range(0, MANY, 1000) for o in store.apply(ops[at : at + 1000], timeout=PATIENCE)]
+    assert all(isinstance(outcome, Granted) for outcome in outcomes)
+    assert (SYSTEM.now() - start) / 1e9 < PATIENCE
