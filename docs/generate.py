@@ -18,12 +18,14 @@ from leasehold import (
     AsyncLease,
     AsyncPlace,
     Client,
+    Contender,
     Event,
     EventKind,
     Grant,
     Lease,
     LeaseholdError,
     Loss,
+    Options,
     Place,
     Record,
     Renewal,
@@ -32,7 +34,6 @@ from leasehold import (
     errors,
     fencing,
 )
-from leasehold.core.lease import Contender
 from leasehold.stores.base import Capability
 from leasehold.stores.registry import guarantees
 
@@ -45,7 +46,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 NOTICE = "<!-- Written by docs/generate.py: change the code and its docstrings, not this page. -->\n"
 MISSING = inspect.Parameter.empty
 INTRODUCTION = """
-Import these from `leasehold` (`Contender` only comes inside a `Record`). Durations are seconds, `int` or `float`, or a
+Import these from `leasehold`. Durations are seconds, `int` or `float`, or a
 `timedelta`. Fields in `_ns` are nanoseconds, those in `_us` microseconds of the wall clock since 1970. `watch()` returns
 an iterator, to be used in a `with` or closed. What `AsyncClient.acquire()` returns is awaited for the lease, or used in
 an `async with`.
@@ -129,6 +130,7 @@ def api_page() -> str:
     ]
     for cls in (Client, AsyncClient, Lease, AsyncLease, Place, AsyncPlace, Grant, AsyncGrant):
         parts += _class(cls)
+    parts += _options(Options)
     for record in (Record, Contender, Event, Timing):
         parts += _tuple(record)
     for words in (State, Loss, EventKind, Renewal):
@@ -205,6 +207,17 @@ def _members(cls: type) -> Iterator[tuple[str, Any]]:
                 yield name, member
 
 
+def _options(cls: Any) -> Iterator[str]:
+    yield f"## {cls.__name__}"
+    yield _doc(cls)
+    annotations, about = _annotations(cls), _attribute_docs_of_all(cls)
+    lines = ["| option | type | |", "|---|---|---|"]
+    for name, annotation in annotations.items():
+        kind = _annotation(annotation).replace("|", "\\|")
+        lines.append(f"| `{name}` | `{kind}` | {_markdown(about[name])} |")
+    yield "\n".join(lines)
+
+
 def _tuple(cls: Any) -> Iterator[str]:
     yield f"## {cls.__name__}"
     yield _doc(cls)
@@ -266,7 +279,7 @@ def _signature(function: Callable[..., object]) -> str:
             continue
         if parameter.kind is inspect.Parameter.KEYWORD_ONLY and "*" not in parts:
             parts.append("*")
-        text = parameter.name
+        text = f"**{parameter.name}" if parameter.kind is inspect.Parameter.VAR_KEYWORD else parameter.name
         if parameter.annotation is not MISSING:
             text += f": {_annotation(parameter.annotation)}"
         if parameter.default is not MISSING:

@@ -116,6 +116,24 @@ MUTANTS = {
         "        return\n",
         "counted_in_all",
     ),
+    "a child that outlives its parent here": (
+        "runtime/under.py",
+        "        return min(self._own_deadline_ns, self._parent._deadline_ns)",
+        "        return self._own_deadline_ns",
+        "after_the_grace_of_a_parent or sublease_renews",
+    ),
+    "children extended although one of them was ended": (
+        "runtime/keeper.py",
+        "        if tenure._doubts(outcome, now):",
+        "        if False:",
+        "somebody_ends or unknown_which or after_the_grace",
+    ),
+    "a holder that is not stopped at its deadline": (
+        "core/holder.py",
+        "    if now >= holder.deadline_ns:",
+        "    if now >= holder.over_ns:",
+        "within_its_grace",
+    ),
     "no tombstone for an abandoned acquire": (
         "core/rules.py",
         "        entry.waiting.tombstones[op.lease_id] = now + TOMBSTONE_NS\n",

@@ -85,9 +85,11 @@ class AsyncLease(Tenure):
         if op is None:
             raise LeaseLost(self.resource, token=self.token, reason=str(self.loss or self._belief.ending))
         outcome, sent = await _call(self._engine, op)
-        if self._doubts(outcome):
+        now = self._now()
+        if self._doubts(outcome, now):
             outcome = await asyncio.to_thread(self._engine.keeper.ask_for_riders, self, outcome)
-        self._answer(outcome, sent, self._now(), 0.0)
+            now = self._now()
+        self._answer(outcome, sent, now, 0.0)
         self.check()
         if isinstance(outcome, Lost):
             raise LeaseLost(self.resource, token=self.token, reason=str(outcome.reason))

@@ -76,9 +76,10 @@ class Lease(Tenure):
             raise LeaseLost(self.resource, token=self.token, reason=str(self.loss or self._belief.ending))
         sent = engine.clock.mark()
         outcome = engine.store.apply([op], timeout=engine.timeout)[0]
-        if self._doubts(outcome):
-            outcome = engine.keeper.ask_for_riders(self, outcome)
-        self._answer(outcome, sent, self._now(), 0.0)
+        now = self._now()
+        if self._doubts(outcome, now):
+            outcome, now = engine.keeper.ask_for_riders(self, outcome), self._now()
+        self._answer(outcome, sent, now, 0.0)
         self.check()
         if isinstance(outcome, Lost):
             raise LeaseLost(self.resource, token=self.token, reason=str(outcome.reason))

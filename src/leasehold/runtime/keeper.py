@@ -129,17 +129,25 @@ class Keeper:
                 continue
             round_trip = min([t._timing.round_trip_ns for t, _ in batch])
             timeout = attempt_timeout(round_trip, min([t._over_ns for t, _ in batch]), now) / SECOND
+            renewed = [tenure for tenure, _ in batch]
+            before = [tenure._cohort for tenure in renewed]
             sent = self._clock.mark()
             outcomes = self._apply([op for _, op in batch], timeout)
             now = self._clock.now()
-            self._take([tenure for tenure, _ in batch], outcomes, sent, now)
+            self._take(renewed, before, outcomes, sent, now)
 
-    def _take(self, tenures: list[Tenure], outcomes: list[Outcome], sent: int, now: int) -> None:
-        """Tell each lease its answer; those that were promised the same go on together."""
+    def _take(
+        self, tenures: list[Tenure], before: list[Cohort | None], outcomes: list[Outcome], sent: int, now: int
+    ) -> None:
+        """Tell each lease its answer; those that were promised the same go on together.
+
+        One that has changed its cohort since it was sent is to be renewed out of turn, and is left alone there: it
+        would miss the news that it is asked for.
+        """
         together: list[Tenure] = []
         promised: tuple[Timing, int] | None = None
         belief = machine.granted(now)
-        for tenure, outcome in zip(tenures, outcomes, strict=True):
+        for tenure, cohort, outcome in zip(tenures, before, outcomes, strict=True):
             if isinstance(outcome, Renewed):
                 if promised is None or promised[0] is not tenure._timing or promised[1] != outcome.ttl_ns:
                     self._go_on(together, sent, belief)
@@ -147,17 +155,20 @@ class Keeper:
                     promised = (tenure._timing, outcome.ttl_ns)
                     belief = machine.granted(sent + tenure._timing.safe_time(outcome.ttl_ns))
                 if outcome.ended == tenure._ended and tenure._confirm(belief, sent, now):
-                    together.append(tenure)
+                    if tenure._cohort is cohort:
+                        together.append(tenure)
                     continue
-            self._tell(tenure, outcome, sent, now)
+            self._tell(tenure, cohort, outcome, sent, now)
         self._go_on(together, sent, belief)
 
-    def _tell(self, tenure: Tenure, outcome: Outcome, sent: int, now: int) -> None:
+    def _tell(self, tenure: Tenure, before: Cohort | None, outcome: Outcome, sent: int, now: int) -> None:
         """Tell one lease its answer, and do what follows for it alone."""
-        if tenure._doubts(outcome):
+        if tenure._doubts(outcome, now):
             outcome, now = self.ask_for_riders(tenure, outcome), self._clock.now()
         due = tenure._answer(outcome, sent, now, random.random())
-        if tenure._carried:
+        if tenure._cohort is not before:
+            return
+        if due is None and tenure._carried:
             tenure._cohort = None
         elif tenure._belief.state is not State.LOST:
             self._form([tenure], due)
@@ -175,13 +186,14 @@ class Keeper:
             now = self._clock.now()
             asked = [(rider, op) for rider in riders[start : start + most] if (op := rider._renewal(now)) is not None]
             timeout = attempt_timeout(tenure._timing.round_trip_ns, tenure._over_ns, now) / SECOND
+            before = [rider._cohort for rider, _ in asked]
             sent = self._clock.mark()
             outcomes = self._apply([op for _, op in asked], timeout) if asked else []
             silence = next((outcome for outcome in outcomes if isinstance(outcome, Unknown)), None)
             if silence is not None:
                 return silence
-            for (rider, _), outcome in zip(asked, outcomes, strict=True):
-                self._tell(rider, outcome, sent, self._clock.now())
+            for (rider, _), cohort, outcome in zip(asked, before, outcomes, strict=True):
+                self._tell(rider, cohort, outcome, sent, self._clock.now())
         assert isinstance(renewed, Renewed)
         tenure._ended = renewed.ended
         return renewed

@@ -233,13 +233,13 @@ class Tenure:
         """Hear from the parent."""
         raise NotImplementedError
 
-    def _doubts(self, outcome: Outcome) -> bool:
+    def _doubts(self, outcome: Outcome, now: int) -> bool:
         """Whether this renewal must not count before those under it, that it would carry along, have been asked for.
 
         Somebody has ended one of them or, within the grace, may have taken one.
         """
         return isinstance(outcome, Renewed) and (
-            outcome.ended != self._ended or (self._belief.stopped and bool(self._children))
+            outcome.ended != self._ended or (now >= self._belief.deadline_ns and bool(self._children))
         )
 
     def _riders(self) -> list[Tenure]:

@@ -206,7 +206,9 @@ class Family(Case):
         for lease in (rider, below, sublease):
             assert not lease.held
             assert faulty_face.wait_lost(lease, PATIENCE)
-            assert (lease.state, lease.loss) == (State.LOST, "parent")
+            # The sublease has run out at the same time by itself, if it was granted until the end of its parent.
+            assert lease.state is State.LOST
+            assert lease.loss == "parent" or (lease is sublease and lease.loss == "expired")
             with pytest.raises(LeaseLost):
                 lease.check()
         until(lambda: len(told) == 3, "the word to each")
