@@ -527,7 +527,7 @@ class AsyncClient(BaseClient):
                 raise decision.error
             if isinstance(decision, Sleep):
                 if pause_ns == FOR_EVER_NS:
-                    self._refuse_deadlock(asyncio.current_task(), outcome)
+                    self._refuse_deadlock(asyncio.current_task(), claim.op.resource, outcome)
                 called = await self._sleep((claim,), min(decision.until_ns, pause_ns))
                 engine.require_open()
                 check_parent(engine, terms)
