@@ -190,8 +190,8 @@ MUTANTS = {
     ),
     "a semaphore without a gate": (
         "patterns/semaphore.py",
-        """        turn = client.acquire(self._slots.gate, ttl, wait, **at_gate(options))""",
-        """        turn = client.acquire(f"{self._slots.gate}/{random.random()}", ttl, wait, **at_gate(options))""",
+        "turn: L = self._client.acquire(self._slots.gate, ttl",
+        'turn: L = self._client.acquire(f"{self._slots.gate}/{random.random()}", ttl',
         "bound_of_the_queue",
     ),
     "a waiter for any slot that stays in the queues of the others": (

@@ -50,9 +50,9 @@ def test_at_random_moments(url: str, work: Callable[[AsyncClient], Awaitable[Non
         async with AsyncClient(url) as client:
             for _ in range(ROUNDS):
                 await asyncio.gather(*(one(client, choice.random() * 0.03) for _ in range(5)))
-            async with asyncio.timeout(30):
-                while await client.list() or any([await client.contenders(name) for name in NAMES]):
-                    await asyncio.sleep(0.01)
+            with Client(url) as look:
+                await asyncio.to_thread(until, lambda: not look.list(), "the end of all leases")
+                await asyncio.to_thread(until, lambda: not any(map(look.contenders, NAMES)), "the end of all places")
             assert client._engine.held == {}
 
     asyncio.run(main())

@@ -68,13 +68,13 @@ class AsyncLease(Tenure):
 
     _loop: asyncio.AbstractEventLoop
     _own: Body | None
-    _bodies: list[Body]
+    _bodies: tuple[Body, ...]
     _tasks: set[asyncio.Task[Any]] | None
 
     def _settle_in(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._own = None  # the body of its own 'async with'
-        self._bodies = []  # that one, and those that have entered it again
+        self._bodies = ()  # that one, and those that have entered it again
         self._tasks = None
 
     @property
@@ -172,16 +172,16 @@ class AsyncLease(Tenure):
 
     def _enter(self) -> Body:
         body = Body()
-        self._bodies.append(body)
+        self._bodies = (*self._bodies, body)
         try:
             self.check()  # after the body can be found there: a loss from here on cancels it
         except LeaseLost:
-            self._bodies.remove(body)
+            self._bodies = tuple(other for other in self._bodies if other is not body)
             raise
         return body
 
     async def _leave(self, body: Body, exc_type: type[BaseException] | None) -> None:
-        self._bodies.remove(body)
+        self._bodies = tuple(other for other in self._bodies if other is not body)
         now = self._now()
         self._tick(now)
         loss = self._belief.loss or (Loss.EXPIRED if now >= self._deadline_ns else None)

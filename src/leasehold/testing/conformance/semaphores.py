@@ -108,6 +108,9 @@ class Semaphores(Case):
         until(lambda: waiting_for(other) == 1, "the first")
         low = Thread(lambda: face.result(pool.acquire(ttl=30)))
         until(lambda: waiting_for(other) == 2, "the second")
+        with pytest.raises(LeaseHeld) as caught:
+            face.result(pool.acquire(ttl=30, wait=0.05))
+        assert (caught.value.resource, caught.value.token) == ("pool", held.token)
         with pytest.raises(QueueFull):
             face.result(pool.acquire(ttl=30, wait=1, queue_limit=1))
         high = Thread(lambda: face.result(pool.acquire(ttl=30, priority=1)))
