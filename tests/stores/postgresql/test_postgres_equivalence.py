@@ -20,11 +20,11 @@ from leasehold.stores.base import StoreURL
 from leasehold.stores.memory import MemoryStore
 from leasehold.stores.postgresql import PostgresStore
 from tests.stores.stories import (
+    EPISODES,
     HERE,
     ServerClock,
     Side,
     follow,
-    follows_the_rules,
     hear,
     many_on_one_resource,
     stories,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from leasehold.testing.clock import FakeClock
     from tests.servers.postgres import PostgresServer
 
-pytestmark = [pytest.mark.heavy, follows_the_rules(PostgresStore.guarantees)]
+pytestmark = pytest.mark.heavy
 
 
 MARK = "mark"
@@ -140,6 +140,16 @@ def test_postgresql_does_what_memory_does(database: Database, *, watched: bool, 
     clock = ServerClock()
     with sides(database, clock, watched=watched) as both:
         for step in story:
+            follow(clock, step, both)
+            hear(both)
+
+
+@pytest.mark.parametrize("watched", [False, True], ids=["unwatched", "watched"])
+@pytest.mark.parametrize("episode", EPISODES)
+def test_an_episode(database: Database, episode: str, *, watched: bool) -> None:
+    clock = ServerClock()
+    with sides(database, clock, watched=watched) as both:
+        for step in EPISODES[episode]:
             follow(clock, step, both)
             hear(both)
 
