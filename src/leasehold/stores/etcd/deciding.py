@@ -10,7 +10,7 @@ from leasehold.core.ops import Acquire, Granted, Held, Loss, Lost, NotHeld, Rele
 from leasehold.errors import ConfigError
 from leasehold.stores.etcd.layout import unchanged
 from leasehold.stores.etcd.memory import Grip, key_of
-from leasehold.stores.etcd.plan import DELAY, OWN, Plan, plan, rewritten, whole_seconds
+from leasehold.stores.etcd.plan import DELAY, OWN, Plan, plan, rewritten, undoing, whole_seconds
 from leasehold.stores.etcd.table import Missing, Table
 from leasehold.stores.etcd.trouble import Elsewhere
 
@@ -102,6 +102,9 @@ class Deciding:
         kv = snapshot.kv
         assert kv is not None
         value = kv.value
+        if isinstance(op, Acquire) and task.in_doubt and kv.token <= op.seen_token:
+            task.plan = undoing(self._layout, op, kv.modified)  # nobody has heard of it: try again, for a higher one
+            return
         if value["ttl_ns"] == 0 or value.get("revoked"):
             task.outcome = outcome  # as long as its parent, or as was promised: nothing of its own to keep alive
             return

@@ -77,6 +77,23 @@ def held_value(op: Acquire, wall_us: int) -> dict[str, Any]:
     return value
 
 
+def is_simple(op: Acquire) -> bool:
+    """Whether such a lease has one key, on an etcd lease of its own."""
+    return op.parent is None and not op.lock_delay_ns and not op.hold_at_least_ns
+
+
+def undoing(layout: Layout, op: Acquire, modified: int) -> Plan:
+    """Return what takes a grant back as if it had never been."""
+    key = layout.lease(op.resource)
+    undo = Plan([unchanged(key, modified)], deletes=[key])
+    if op.parent is not None:
+        undo.deletes.append(layout.under(op.parent[0]) + op.resource)
+    for why, ns in ((DELAY, op.lock_delay_ns), (HOLD, op.hold_at_least_ns)):
+        if ns:
+            undo.deletes.append(layout.closed(op.resource, why))
+    return undo
+
+
 def rewritten(kv: KV) -> dict[str, Any]:
     """Return the value of a lease that goes on, for another write: with its token, which isn't that write's."""
     value = {**kv.value, "token": kv.token}
