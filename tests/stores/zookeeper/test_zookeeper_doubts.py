@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from leasehold.core.ops import Acquire, Granted, Held, Release, Renew, Renewed, Unknown
 from leasehold.runtime.clock import SYSTEM
+from leasehold.stores.zookeeper import acquiring
 from leasehold.testing.conformance.base import PATIENCE, new_id, ns, taken, until
 
 if TYPE_CHECKING:
@@ -51,18 +52,34 @@ def test_a_grant_below_what_was_seen_is_given_back_even_if_that_fails_at_first(
     opened: Callable[[], ZooKeeperStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The namespace was set up anew; and the answer to the request that undoes the grant gets lost."""
-    from leasehold.stores.zookeeper import acquiring
-
     store = opened()
     seen = taken(store, "before", 1).token + 1000
     lift = acquiring.Acquisition._lift
 
     def breaks_off(self: acquiring.Acquisition, token: int) -> Any:
         monkeypatch.setattr(acquiring.Acquisition, "_lift", lift)
-        raise TimeoutError
+        if token:
+            raise TimeoutError
         yield []
 
     monkeypatch.setattr(acquiring.Acquisition, "_lift", breaks_off)
     assert isinstance(do(store, Acquire("job", new_id(), "me", ns(1), seen_token=seen)), Unknown)
     until(lambda: store.read(["job"], timeout=PATIENCE) == [None], "its end")
     assert taken(store, "job", 1, seen_token=seen).token > seen
+
+
+def test_a_grant_is_not_made_with_what_was_added_to_tokens_before(
+    store: ZooKeeperStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread of the same client raises it while the transaction is put together."""
+    seen = taken(store, "before", 30).token
+    node = acquiring.Acquisition._node
+    quicker: list[Granted] = []
+
+    def slowly(self: acquiring.Acquisition, offset: int) -> dict[str, Any]:
+        monkeypatch.setattr(acquiring.Acquisition, "_node", node)
+        quicker.append(taken(store, "quick", 30, seen_token=seen + 1_000_000))
+        return node(self, offset)
+
+    monkeypatch.setattr(acquiring.Acquisition, "_node", slowly)
+    assert taken(store, "slow", 30).token > quicker[0].token

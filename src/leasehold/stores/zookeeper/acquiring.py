@@ -225,7 +225,8 @@ class Acquisition:
             Create(desk.layout.lease(op.resource), json.dumps(node).encode(), desk.acl, EPHEMERAL),
             *after,
             *(self.above.operations(desk, op.resource) if self.above else ()),
-            *desk.news(event),
+            event,
+            root=root,
         )
         if failure is not None:
             if failure.path == beat.path:
@@ -246,9 +247,9 @@ class Acquisition:
     def _lift(self, token: int) -> Steps:
         """Undo the grant: its token is not above what the asker has seen. Let the namespace's tokens begin higher."""
         desk, op = self.desk, self.op
-        assert desk.root is not None
-        layout = desk.layout
-        root = desk.root._replace(offset=desk.root.offset + max(0, op.seen_token - token) + 1)
+        known, layout = desk.root, desk.layout
+        assert known is not None
+        root = known._replace(offset=known.offset + max(0, op.seen_token - token) + 1)
         yield [self.session.multi(*deletion(desk, op.resource, self.mark, 0))]
         if token >= TOKEN_LIMIT or op.seen_token + 1 >= TOKEN_LIMIT:
             raise ConfigError(f"the next token, {max(token, op.seen_token + 1)}, is not below 2^53")
