@@ -33,6 +33,8 @@ class Capability(Flag):
     """The store wakes waiters and tells holders; without it they come at the known time."""
     WATCH = auto()
     """The store keeps the order of events for those who watch."""
+    GRACE = auto()
+    """A lease that ran out comes back within its grace, with its token, if nobody else came meanwhile."""
 
 
 class Guarantees(NamedTuple):

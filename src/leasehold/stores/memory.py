@@ -119,7 +119,7 @@ class MemoryStore:
         failover="none: it ends with the process",
         waiting_order="strict",
         platforms="POSIX",
-        capabilities=Capability.PUSH | Capability.WATCH,
+        capabilities=Capability.PUSH | Capability.WATCH | Capability.GRACE,
         not_promised="anything towards other processes, forks included",
     )
 

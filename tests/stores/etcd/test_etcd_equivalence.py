@@ -29,10 +29,13 @@ if TYPE_CHECKING:
 serials = itertools.count()
 TTL = 60 * SECOND
 acquires = st.builds(
-    lambda name, lease_id, queue, parent: Acquire(name, lease_id, f"h-{lease_id}", TTL, queue=queue, parent=parent),
+    lambda name, lease_id, queue, grace, parent: Acquire(
+        name, lease_id, f"h-{lease_id}", TTL, queue=queue, grace_ns=grace, parent=parent
+    ),
     names,
     ids,
     st.booleans(),
+    st.sampled_from([0, 0, TTL]),
     st.none() | st.none() | st.tuples(names, st.sampled_from([0, 0, -1])),
 )
 children = acquires.map(lambda op: op._replace(ttl_ns=0) if op.parent else op)

@@ -12,6 +12,7 @@ from leasehold.stores.etcd.layout import found, put, transaction, unchanged
 from leasehold.stores.etcd.memory import Grip, key_of
 from leasehold.stores.etcd.plan import (
     DELAY,
+    GRACE,
     OWN,
     PLACE,
     held_value,
@@ -54,7 +55,7 @@ class Results:
             assert isinstance(op, Acquire)
             self._granted(task, op, mint, started, give_up)
         else:
-            self._written(task, mint.revision, give_up)
+            self._written(task, mint.revision, started, give_up)
 
     def refused(self, task: Task, responses: list[Any]) -> None:
         """Go on with what is true instead."""
@@ -100,7 +101,9 @@ class Results:
             left = min(left, own.left_ns(max(started, own.since_ns)))
         if isinstance(task.planned, Granted):
             left = min(left, task.planned.ttl_ns) if left else task.planned.ttl_ns
-        leases = [own, *(lease for name, lease in task.leases.items() if name == DELAY)] if own is not None else []
+        leases = (
+            [own, *(task.leases[name] for name in (DELAY, GRACE) if name in task.leases)] if own is not None else []
+        )
         unsure = [lease.id for lease in leases if lease.id in task.asked and lease.id not in task.kept]
         value = held_value(op, self._clock.wall_us())
         grip = Grip(op.resource, mint.revision, mint.token, leases, value, is_simple(op))
@@ -127,7 +130,7 @@ class Results:
         except ConfigError as error:
             task.outcome = Unknown(error)
 
-    def _written(self, task: Task, revision: int, give_up: int) -> None:
+    def _written(self, task: Task, revision: int, started: int, give_up: int) -> None:
         """Finish what was planned, and is done now."""
         op, outcome = task.op, task.planned
         if PLACE in task.leases:
@@ -138,7 +141,7 @@ class Results:
             if isinstance(outcome, Released):
                 self._end_grip(op, task, give_up)
         if isinstance(op, Renew):
-            outcome = self._extended(op, task, revision)
+            outcome = self._rebound(op, task, revision, started)
         if isinstance(op, Revoke) and not op.force and isinstance(outcome, Released):
             outcome = self._shorten(task, outcome, revision, give_up)
         task.leases = {}
@@ -177,15 +180,16 @@ class Results:
             self._leases.give(other)
         return Released(other.seconds * SECOND)
 
-    def _extended(self, op: Renew, task: Task, revision: int) -> Renewed:
-        """Remember a lease that has moved to an etcd lease with a longer TTL."""
+    def _rebound(self, op: Renew, task: Task, revision: int, started: int) -> Renewed:
+        """Remember a lease that has moved to other etcd leases."""
         own = task.leases[OWN]
+        own = task.kept.get(own.id, own)
         assert task.loaded is not None
-        kv = task.loaded[op.resource].kv
+        kv = task.loaded[op.resource].last()
         assert kv is not None
         old = self._memory.grips.get(key_of(op))
         grip = Grip(op.resource, revision, kv.token, list(task.leases.values()), kv.value, simple=False)
         grip.renewals = (old.renewals if old else 0) + 1
         grip.renewed_us = self._clock.wall_us()
         self._memory.hold(key_of(op), grip)
-        return Renewed(min(op.ttl_ns, own.seconds * SECOND))
+        return Renewed(min(op.ttl_ns, own.left_ns(max(started, own.since_ns))))

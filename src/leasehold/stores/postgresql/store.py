@@ -64,7 +64,12 @@ class PostgresStore:
         waiting_order="strict",
         platforms="PostgreSQL 13 or newer, also behind PgBouncer (without calls: waiters come at the known times)",
         capabilities=(
-            Capability.CROSS_PROCESS | Capability.CROSS_HOST | Capability.DURABLE | Capability.PUSH | Capability.WATCH
+            Capability.CROSS_PROCESS
+            | Capability.CROSS_HOST
+            | Capability.DURABLE
+            | Capability.PUSH
+            | Capability.WATCH
+            | Capability.GRACE
         ),
         not_promised="exclusion over a failover to an asynchronous standby, a restored backup, or a step of the server's clock forward",
         min_ttl_ns=250 * MILLISECOND,  # a connection's first call is slow: the server compiles the functions for it

@@ -60,7 +60,12 @@ class RedisStore:
         waiting_order="strict",
         platforms="Redis 6.2 or newer, Valkey; noeviction",
         capabilities=(
-            Capability.CROSS_PROCESS | Capability.CROSS_HOST | Capability.DURABLE | Capability.PUSH | Capability.WATCH
+            Capability.CROSS_PROCESS
+            | Capability.CROSS_HOST
+            | Capability.DURABLE
+            | Capability.PUSH
+            | Capability.WATCH
+            | Capability.GRACE
         ),
         not_promised="exclusion over a failover, a restart that loses data, or a step of the server's clock forward",
         min_ttl_ns=100 * MILLISECOND,  # the first call connects, and may have to ask for the way before that

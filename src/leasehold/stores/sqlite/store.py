@@ -73,7 +73,9 @@ class SqliteStore:
         failover="none: one host",
         waiting_order="strict",
         platforms="Linux, local file systems",
-        capabilities=Capability.CROSS_PROCESS | Capability.DURABLE | Capability.PUSH | Capability.WATCH,
+        capabilities=(
+            Capability.CROSS_PROCESS | Capability.DURABLE | Capability.PUSH | Capability.WATCH | Capability.GRACE
+        ),
         not_promised="exclusion across hosts, or after the file was deleted or replaced while in use",
     )
 

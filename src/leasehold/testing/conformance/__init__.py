@@ -7,6 +7,7 @@ from leasehold.testing.conformance.batches import Batches
 from leasehold.testing.conformance.cancellation import Cancellation
 from leasehold.testing.conformance.ending import Ending
 from leasehold.testing.conformance.exclusion import Exclusion
+from leasehold.testing.conformance.grace import Grace
 from leasehold.testing.conformance.holding import Holding
 from leasehold.testing.conformance.naming import Naming
 from leasehold.testing.conformance.processes import Processes
@@ -21,6 +22,7 @@ class StoreConformance(
     Exclusion,
     Tokens,
     Renewing,
+    Grace,
     Holding,
     Ending,
     Waiting,
