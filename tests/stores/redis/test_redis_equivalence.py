@@ -21,6 +21,7 @@ from leasehold.stores.base import StoreURL
 from leasehold.stores.memory import MemoryStore, MemoryTable
 from leasehold.stores.redis import RedisStore
 from leasehold.testing.clock import FakeClock
+from tests.scale import scaled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -206,7 +207,7 @@ def follow(clock: FakeClock, step: Any, both: tuple[Side, RedisSide]) -> None:
 
 
 @pytest.mark.parametrize("watched", [False, True], ids=["unwatched", "watched"])
-@settings(max_examples=150, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink))
+@settings(max_examples=scaled(1000), deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink))
 @given(story=st.lists(steps, min_size=10, max_size=40))
 def test_redis_does_what_memory_does(server: RedisServer, *, watched: bool, story: list[Any]) -> None:
     clock = ServerClock()
