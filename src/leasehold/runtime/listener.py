@@ -35,6 +35,11 @@ class Bell:
         self.called = False
         self._woken = threading.Event()
 
+    def reset(self) -> None:
+        """Wait for another call."""
+        self.called = False
+        self._woken.clear()
+
     def ring(self) -> None:
         """Say that the call has come."""
         self.called = True

@@ -57,7 +57,10 @@ class Waiters:
 
     def wait(self, lease_id: str, seconds: float) -> bool:
         """Wait in this thread for a call for this id, and return whether it came."""
-        bell = self._waiting[lease_id] = Bell()
+        bell = self._waiting.get(lease_id)
+        if bell is None:
+            bell = self._waiting[lease_id] = Bell()
+        bell.reset()
         self.ring(lease_id, bell.ring)
         if self._listener is None:
             bell.wait(seconds)
