@@ -172,9 +172,9 @@ def test_whoever_waits_a_second_time_reads_again() -> None:
     assert waiters.address == "me"
     line: Any = waiters._subscription
     waiters.expect("id")
-    assert not waiters.wait("id", 0.05)
+    assert not waiters.wait(["id"], 0.05)
     called: list[bool] = []
-    second = threading.Thread(target=lambda: called.append(waiters.wait("id", LONG)), name="second", daemon=True)
+    second = threading.Thread(target=lambda: called.append(waiters.wait(["id"], LONG)), name="second", daemon=True)
     second.start()
     line.wait_for_reader("second")
     line.say("id")

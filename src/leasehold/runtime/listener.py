@@ -35,15 +35,18 @@ class Bell:
         self.called = False
         self._woken = threading.Event()
 
-    def reset(self) -> None:
-        """Wait for another call."""
-        self.called = False
-        self._woken.clear()
-
     def ring(self) -> None:
         """Say that the call has come."""
         self.called = True
         self._woken.set()
+
+    def answer(self) -> bool:
+        """Return whether the call has come, and be ready for the next one."""
+        called = self.called
+        if called:
+            self.called = False
+            self._woken.clear()
+        return called
 
     def nudge(self) -> None:
         """Wake its thread up: there is nobody else to read."""
