@@ -19,6 +19,8 @@ class Waiter:
     expiry_ns: int
     passed: bool = False
     """It did not come when it was its turn. It keeps its place, but is not called again before it shows up."""
+    ticket: int = 0
+    """Its number where several nodes keep the queue, each for itself; elsewhere the queue's order says it all."""
 
 
 @dataclass(slots=True)
