@@ -6,7 +6,7 @@ I2  tokens strictly increase in the order of activation; and only the newest hol
 I3  each holder has a majority whose exclusion outlasts it
 I4  floors never go back
 I5  silent acceptors send nothing, and are silent for as long as anybody may rely on what they forgot
-I6  a record goes only by expiry, exact release or crash, and is never shortened
+I6  a record goes only by expiry, exact release or crash, is never shortened, and does not come back once given back
 I7  a session's renewal extends a child only with a majority that holds the child
 I8  a guard that goes by tokens never admits two owners under one token, nor a stale write after a newer one
 L1  once the faults stop, a free resource is acquired in bounded time
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from leasehold.sim.world import World
 
 
-class Violation(AssertionError):
+class Violation(AssertionError):  # noqa: N818 - it is no error of the program that meets it
     """Something that must never happen did."""
 
     def __init__(self, invariant: str, what: str, at_ns: int) -> None:
@@ -60,6 +60,8 @@ class Checks:
         self.newest: dict[str, str] = {}
         self.told: dict[tuple[str, str], int] = {}
         """By node and resource: the highest number that the node has vouched for."""
+        self.given_back: set[tuple[str, str]] = set()
+        """Nodes, and the owners whose release they have confirmed."""
         self.relied_on: dict[str, float] = {}
         """By node: until when somebody may rely on what it said, in true time."""
         self.silent_until: dict[str, float] = {}
@@ -127,6 +129,9 @@ class Checks:
         acceptor = node.acceptor
         if node.up and (not acceptor.seeded or node.clock.when(acceptor.silent_until_ns) >= until_ns):
             return True
+        snapshot = node.disk.snapshot if node.clean else None
+        if snapshot is not None and self.world.now + snapshot.silence_left_ns / node.clock.rate + 2 >= until_ns:
+            return True  # it will be silent for what was left of its silence
         slot = acceptor.slots.get(tenancy.resource)
         if slot is None or slot.lease_id != tenancy.owner:
             return False
@@ -172,9 +177,9 @@ class Checks:
             slot = acceptor.slots.get(key[1]) or Slot(key[1])
             if acceptor.floor_of(slot) < self.told.get(key, 0):
                 self.fail("I4", f"the floor of {node.name} for {key[1]} went back below {self.told[key]}")
-            if isinstance(verdict, Ack):
-                until = self.world.now + verdict.ttl_ns / (1 + DRIFT)
-                self.relied_on[node.name] = max(until, self.relied_on.get(node.name, 0))
+            took_in = isinstance(verdict, Ack) and not verdict.extended
+            if took_in and (node.name, slot.lease_id) in self.given_back:
+                self.fail("I6", f"{node.name} took in {slot.lease_id}, which had given it back")
 
     def on_send(self, node: Node, message: object) -> None:
         """See that a node says nothing while it must be silent."""
@@ -185,13 +190,18 @@ class Checks:
             self.fail("I5", f"{node.name} spoke in its silence: {message}")
 
     def vouched(self, node: Node, request: Request, answer: Answer) -> None:
-        """Take note of what a node has told: from here on its floor is not below it."""
+        """Take note of what a node has told: from here on it is relied upon, and its floor is not below it."""
         assert answer.reply is not None
         for item, verdict in zip(request.items, answer.reply.verdicts, strict=True):
             if isinstance(verdict, Ack | Promised):
                 assert isinstance(item, Accept | Extend | Prepare)
                 key = (node.name, _resource(item))
                 self.told[key] = max(item.n, self.told.get(key, 0))
+            if isinstance(verdict, Ack):
+                until = self.world.now + verdict.ttl_ns / (1 + DRIFT)
+                self.relied_on[node.name] = max(until, self.relied_on.get(node.name, 0))
+            elif isinstance(item, Drop):
+                self.given_back.add((node.name, item.op.lease_id))
 
     def on_start(self, node: Node) -> None:
         """See that nobody lost its protection when a node came back."""
@@ -203,11 +213,12 @@ class Checks:
         """Expect of the successor's floor only what the others know: I2 says whether that is enough."""
         for key in [key for key in self.told if key[0] == node.name]:
             del self.told[key]
+        self.given_back = {(name, owner) for name, owner in self.given_back if name != node.name}
 
     # --- what is written, and the end -----------------------------------------------------------------------------
 
     def on_write(self, resource: str, token: int, owner: str) -> None:
-        """A guard lets the newest token in."""
+        """Let a write in that has the newest token, as a guard does."""
         highest, writer = self.registers.get(resource, (0, ""))
         if token < highest:
             self.world.tally.fenced += 1

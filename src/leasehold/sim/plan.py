@@ -74,7 +74,7 @@ class Plan(NamedTuple):
 
 def draw(seed: int) -> Plan:
     """Draw a world."""
-    rng = Random(f"leasehold/{seed}")  # noqa: S311 - here and in all of the simulator: chance that repeats
+    rng = Random(f"leasehold/{seed}")
     nodes = tuple("abcde"[: 5 if rng.random() < 0.2 else 3])
     clients = tuple(f"c{number}" for number in range(rng.choice((2, 3, 3, 4))))
     resources = ("x", "y")[: rng.choice((1, 1, 2))]

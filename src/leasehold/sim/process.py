@@ -19,7 +19,7 @@ class Process:
         self.world = world
         self.name = name
         self.clock = clock
-        self.rng = Random(f"{world.plan.seed}/{name}")  # noqa: S311
+        self.rng = Random(f"{world.plan.seed}/{name}")
         self.up = True
         self.life = 0
         """How often it has begun; what an earlier life had planned is void."""

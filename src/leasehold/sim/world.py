@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,6 +18,8 @@ from leasehold.sim.plan import Fault, FaultKind, Plan, draw
 from leasehold.sim.tally import Tally
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from leasehold.sim.process import Process
 
 EPOCH_US = 1_700_000_000_000_000
@@ -47,7 +48,7 @@ class World:
         self.tally = Tally(worlds=1)
         self._events: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
         self._serial = 0
-        rng = Random(f"world/{plan.seed}")  # noqa: S311
+        rng = Random(f"world/{plan.seed}")
         self._rng = rng
         self.network = Network(self, plan, rng)
         self.checks = Checks(self)

@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from leasehold.cli.main import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_run_counts_what_happened(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sim", "run", "--seeds", "5"]) == 0
+    told = capsys.readouterr().out
+    for word in (
+        "leases acquired",
+        "renewals",
+        "node crashes",
+        "partitions",
+        "drifted clocks",
+        "no invariant was broken",
+    ):
+        assert word in told
+
+
+def test_replay_prints_what_happened_twice_the_same(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["sim", "replay", "3"]) == 0
+    first = capsys.readouterr().out
+    assert "holds" in first
+    assert main(["sim", "replay", "3"]) == 0
+    assert capsys.readouterr().out == first
+
+
+@pytest.mark.parametrize("words", [["run", "--seeds", "0"], ["run", "--jobs", "x"], ["replay"], ["replay", "x"], []])
+def test_what_makes_no_sense_is_refused(words: list[str]) -> None:
+    assert main(["sim", *words]) == 64
