@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from leasehold.core.clock import MILLISECOND, SECOND
 from leasehold.core.paxos.messages import Reply, Request
-from leasehold.sim.client import Client
+from leasehold.sim.client import Client, SessionClient
 from leasehold.sim.network import Network
 from leasehold.sim.node import Node
 from leasehold.sim.plan import Plan
@@ -23,7 +23,7 @@ NODES = ("a", "b", "c")
 CLIENTS = ("c0", "c1", "c2")
 
 
-class Actor(Client):
+class Told(Client):
     """Does what it is told, and holds what it gets."""
 
     def rest(self) -> None:
@@ -46,6 +46,14 @@ class Actor(Client):
         return tenancy is not None and tenancy.is_valid(self.now)
 
 
+class Actor(Told):
+    pass
+
+
+class SessionActor(Told, SessionClient):
+    """Holds what it gets under a session."""
+
+
 class Fate(NamedTuple):
     """What becomes of messages of one kind between two processes: they arrive after each of these spans."""
 
@@ -55,6 +63,7 @@ class Fate(NamedTuple):
     """Of the first item of a request, or of the first verdict of a reply."""
     delays_ns: tuple[int, ...]
     until_ns: int = FOR_EVER
+    from_ns: int = 0
 
 
 class StageNetwork(Network):
@@ -75,9 +84,9 @@ class StageNetwork(Network):
         elif isinstance(message, Reply):
             first = message.verdicts[0]
         for fate in self.fates:
-            if (fate.source, fate.target) == (source, target) and self.world.now < fate.until_ns:
-                if isinstance(first, fate.kind):
-                    return fate.delays_ns
+            here = (fate.source, fate.target) == (source, target) and fate.from_ns <= self.world.now < fate.until_ns
+            if here and isinstance(first, fate.kind):
+                return fate.delays_ns
         return (MILLISECOND,)
 
 
@@ -94,7 +103,15 @@ class _Steady(Node):
 class Stage:
     """Three nodes, three clients, good clocks."""
 
-    def __init__(self, cast: Cast, *, ttl_ns: int = SECOND, fates: tuple[Fate, ...] = (), clocks: bool = True) -> None:
+    def __init__(
+        self,
+        cast: Cast,
+        *,
+        ttl_ns: int = SECOND,
+        fates: tuple[Fate, ...] = (),
+        clocks: bool = True,
+        sessions: bool = False,
+    ) -> None:
         plan = Plan(
             seed=0,
             nodes=NODES,
@@ -107,26 +124,26 @@ class Stage:
             loss=0.0,
             copies=0.0,
             straying=0.0,
-            sessions=False,
+            sessions=sessions,
             clock_failures=not clocks,
             rates=tuple((name, 1.0) for name in (*NODES, *CLIENTS)),
             faults=(),
         )
         node = type("StageNode", (_Steady, cast.node), {})
-        self.world = World(plan, cast._replace(client=Actor, node=node))
+        self.world = World(plan, cast._replace(client=Actor, session_client=SessionActor, node=node))
         self.world.network = StageNetwork(self.world, list(fates))
         for process in self.world.processes.values():
             process._wall_us = 1_700_000_000_000_000
         self.clients = {client.name: client for client in self.world.clients}
         self.nodes = {node.name: node for node in self.world.nodes}
 
-    def client(self, name: str) -> Actor:
+    def client(self, name: str) -> Told:
         actor = self.clients[name]
-        assert isinstance(actor, Actor)
+        assert isinstance(actor, Told)
         return actor
 
     def at(self, when_ns: int, action: Callable[..., object], *details: object) -> None:
-        self.world.at(when_ns, action, *details)
+        self.world.at(when_ns, lambda: (action(*details), None)[1])
 
     def stand_still(self, name: str, from_ns: int, to_ns: int) -> None:
         """Stop a process together with its clock, as a virtual machine may be."""

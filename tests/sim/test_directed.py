@@ -11,7 +11,7 @@ from leasehold.core.paxos.messages import Accept, Gone
 from leasehold.sim.checks import Violation
 from leasehold.sim.world import Cast
 from tests.sim.mutants import CASTS
-from tests.sim.stage import Fate, Stage
+from tests.sim.stage import Fate, SessionActor, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,11 +81,50 @@ def clocks_that_stood_still(cast: Cast) -> Stage:
     return stage
 
 
+def crash_before_the_write(cast: Cast) -> Stage:
+    """A node dies when what it promised has not reached the disk."""
+    stage = Stage(cast)
+    a = stage.nodes["a"]
+
+    def crash() -> None:
+        a.disk.unsynced.clear()
+        a.crash()
+
+    stage.at(10 * MILLISECOND, stage.client("c0").want, "x")
+    stage.at(11_500_000, crash)
+    stage.at(20 * MILLISECOND, a.begin)
+    stage.at(30 * MILLISECOND, stage.client("c1").want, "x")
+    stage.run(SECOND)
+    assert stage.client("c0").has("x")
+    return stage
+
+
+def acceptor_that_lost_a_child(cast: Cast) -> Stage:
+    """One acceptor is cut off until its session ran out, gives the child away, and is there again; then another goes."""
+    end, later = 2 * SECOND, 2500 * MILLISECOND
+    fates = (
+        Fate("c0", "a", object, (), end, 100 * MILLISECOND),
+        Fate("c0", "c", object, (), from_ns=later),
+    )
+    stage = Stage(cast, fates=fates, sessions=True)
+    c0 = stage.client("c0")
+    assert isinstance(c0, SessionActor)
+    stage.at(0, c0.want, "s/c0")
+    stage.at(20 * MILLISECOND, lambda: c0.want("x", c0.session))
+    stage.at(1500 * MILLISECOND, stage.client("c1").want, "x")
+    stage.at(1550 * MILLISECOND, stage.client("c1").die)
+    stage.run(5 * SECOND)
+    assert c0.has("x")
+    return stage
+
+
 @pytest.mark.parametrize(
     ("schedule", "mutant", "invariant"),
     [
         (late_copy_of_a_request, "does not close", "I6"),
         (majority_completed_during_the_silence, "seeds before the silence", "I2"),
+        (crash_before_the_write, "answers before it is written", "I5"),
+        (acceptor_that_lost_a_child, "counts after the bound", "I7"),
         (clock_that_stood_still, "counts fresh installs", "I2"),
         (clocks_that_stood_still, "mends under a new number", "I2"),
     ],

@@ -9,13 +9,15 @@ from leasehold.sim.shrink import shrink, violation
 from tests.sim.mutants import CASTS
 
 BY_HAND = {
+    "answers before it is written",
+    "counts after the bound",
     "does not close",
     "seeds before the silence",
     "counts fresh installs",
     "mends under a new number",
     "believes a minority",
 }
-HINTS = {"releases the renewed": 29, "keeps the shutdown file": 12, "answers before it is written": 235}
+HINTS = {"releases the renewed": 29, "keeps the shutdown file": 12}
 """Seeds known to find them, to begin with; a change of the simulator may make others of them."""
 SEEDS = 400
 

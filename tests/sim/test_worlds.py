@@ -20,14 +20,14 @@ sys.stdout.write(hashlib.sha256(text.encode()).hexdigest())
 
 
 def test_no_invariant_is_broken_and_much_has_happened() -> None:
-    report = run_seeds(0, 150)
+    report = run_seeds(0, 100)
     assert report.failures == ()
     tally = report.tally
-    assert tally.worlds == 150
+    assert tally.worlds == 100
     for number in (tally.acquisitions, tally.renewals, tally.crashes, tally.partitions, tally.drifted, tally.carried):
-        assert number > 50
+        assert number > 30
     for number in (tally.lost_disks, tally.shutdowns, tally.jumps, tally.stops, tally.deaths, tally.fenced):
-        assert number > 5
+        assert number > 2
 
 
 def test_a_seed_gives_the_same_trace_in_every_process() -> None:
@@ -43,9 +43,9 @@ def test_a_seed_gives_the_same_trace_in_every_process() -> None:
 
 def test_several_processes_come_to_the_same_sum() -> None:
     told: list[int] = []
-    together = run(60, 2, first=7, progress=lambda report: told.append(report.tally.worlds))
-    assert together == run(60, 1, first=7, progress=lambda _: None)
-    assert told[-1] == 60
+    together = run(12, 2, first=7, progress=lambda report: told.append(report.tally.worlds))
+    assert together == run(12, 1, first=7, progress=lambda _: None)
+    assert told[-1] == 12
 
 
 def test_a_clock_shows_a_time_when_it_says_so() -> None:

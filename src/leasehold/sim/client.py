@@ -9,7 +9,7 @@ from leasehold.core.holder import Over, Unconfirmed
 from leasehold.core.ops import Acquire, Loss, Release, Summons
 from leasehold.core.paxos.ballots import Ballots
 from leasehold.core.paxos.merging import Pushes
-from leasehold.core.paxos.messages import Ack, Push, Reply, Request
+from leasehold.core.paxos.messages import Ack, Low, Push, Reply, Request
 from leasehold.core.paxos.proposer import BackOff, Blocked, Ended, Freed, Kept, NoAnswer, Refusal, Send, Won
 from leasehold.core.schedule import Schedule, attempt_timeout, renew_at, retry_at
 from leasehold.core.timing import Timing, safe_span
@@ -166,9 +166,14 @@ class Client(Process):
                 self.on_ack(tenancy, message, verdict, sent_ns)
             proposer = tenancy.proposer
             self.do(tenancy, proposer.on_verdict(message.acceptor, attempt, verdict, self.now, self.wall_us))
+            if isinstance(verdict, Low):
+                self.on_low(tenancy)
 
     def on_ack(self, tenancy: Tenancy, reply: Reply, ack: Ack, sent_ns: int) -> None:
         """Take note of who keeps what: of interest to sessions."""
+
+    def on_low(self, tenancy: Tenancy) -> None:
+        """Hear that an acceptor demands a higher number: of interest to sessions."""
 
     def on_push(self, push: Push) -> None:
         """Come when called."""
@@ -361,15 +366,26 @@ class SessionClient(Client):
         if self.tenancies.get(tenancy.resource) is not tenancy:
             return
         if tenancy.parent is not None:
-            if tenancy.belief is not None or tenancy.proposer.attempt is not None:
-                self.book.acked((tenancy.resource, tenancy.proposer.n), reply.acceptor, reply.incarnation, until)
+            child = (tenancy.resource, tenancy.proposer.token or tenancy.proposer.n)
+            self.book.acked(child, reply.acceptor, reply.incarnation, until)
         elif tenancy is self.session:
             for resource, _ in self.book.renewed(reply.acceptor, reply.incarnation, ack.children, until, self.now):
-                child = self.tenancies.get(resource)
-                if child is not None and child.belief is not None and child.is_valid(self.now):
-                    self.do(child, [child.proposer.mend(reply.acceptor, 0)])
-            for child in [one for one in self.tenancies.values() if one.parent is tenancy and one.belief is not None]:
-                self.carry_along(child)
+                lacking = self.tenancies.get(resource)
+                if lacking is not None and lacking.is_valid(self.now):
+                    self.do(lacking, [lacking.proposer.mend(reply.acceptor, 0)])
+            for one in [one for one in self.tenancies.values() if one.parent is tenancy and one.belief is not None]:
+                self.carry_along(one)
+
+    def on_low(self, tenancy: Tenancy) -> None:
+        """Let a majority confirm a child's higher number first: under that it is handed to who lacks it."""
+        if tenancy.parent is not None and tenancy.is_valid(self.now):
+            self.do(tenancy, tenancy.proposer.renew(0, self.now))
+
+    def on_kept(self, tenancy: Tenancy, deadline_ns: int) -> None:
+        """Leave the next renewal of a child to the session."""
+        super().on_kept(tenancy, deadline_ns)
+        if tenancy.parent is not None:
+            self.schedule.remove(tenancy.resource)
 
     def carry_along(self, child: Tenancy) -> None:
         """Believe in a child for as long as a majority keeps it."""

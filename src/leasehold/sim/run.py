@@ -13,7 +13,7 @@ from leasehold.sim.world import World
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-CHUNK = 50
+CHUNK = 10
 """Seeds that a process takes at a time."""
 
 
