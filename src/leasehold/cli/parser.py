@@ -159,6 +159,7 @@ def _add_sim(nouns: argparse._SubParsersAction[Parser]) -> None:
     run.add_argument("--first", type=int, default=0, metavar="SEED", help="the first seed (0)")
     replay = deeds.add_parser("replay", help="print all that happens in the world of one seed", allow_abbrev=False)
     replay.add_argument("seed", metavar="SEED", type=int)
+    replay.add_argument("--timeline", metavar="FILE", help="draw it into an SVG file, and don't print each message")
     replay.add_argument("--shrink", action="store_true", help="first make a failing world as simple as it can be")
 
 

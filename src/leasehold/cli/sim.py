@@ -61,7 +61,15 @@ def _replay(args: argparse.Namespace) -> int:
     except Violation as violation:
         broken = violation
     screen = Screen()
-    for line in (*_setting(plan), *(world.trace or ())):
+    assert world.timeline is not None
+    rows = (*plan.nodes, *plan.clients)
+    if args.timeline:
+        with open(args.timeline, "w", encoding="utf-8") as file:
+            file.write(world.timeline.svg(rows, world.now, str(broken) if broken else ""))
+    else:
+        for line in world.trace or ():
+            screen.line(line)
+    for line in (*_setting(plan), *world.timeline.text(rows, world.now)):
         screen.line(line)
     screen.line(str(broken) if broken else "no invariant was broken")
     return codes.NOTHING if broken else 0

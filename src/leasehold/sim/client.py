@@ -104,6 +104,7 @@ class Client(Process):
         """Stop acting on it."""
         if tenancy.belief is not None:
             tenancy.step(Over(reason), self.now)
+            self.world.span(self.name, f"holds {tenancy.resource}", begins=False)
         self.schedule.remove(tenancy.resource)
         del self.tenancies[tenancy.resource]
         self.rest()
@@ -216,6 +217,7 @@ class Client(Process):
     def on_won(self, tenancy: Tenancy, won: Won) -> None:
         """Hold it."""
         tenancy.won(won.deadline_ns)
+        self.world.span(self.name, f"holds {tenancy.resource}", begins=True)
         self.world.checks.on_won(self, tenancy)
         self.after(self.hold_ns(), self.give_back, tenancy)
         self.after(won.deadline_ns - self.now, self.on_deadline, tenancy)
@@ -312,6 +314,8 @@ class Client(Process):
     def die(self) -> None:
         """Die; nobody believes anything any more."""
         super().die()
+        for resource in self.tenancies:
+            self.world.span(self.name, f"holds {resource}", begins=False)
         self.tenancies = {}
 
 

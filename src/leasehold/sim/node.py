@@ -78,6 +78,9 @@ class Node(Process):
         self.ready = True
         self.world.checks.on_start(self)
         self.clean = False
+        if self.acceptor.is_silent(self.now):
+            self.world.span(self.name, "silence", begins=True)
+            self.after(max(0, self.acceptor.silent_until_ns - self.now), self.world.end_of, self.name, "silence")
         self.after(self.rng.randrange(1, COLLECT_NS), self._collect)
         self._top_up()
         if not self.acceptor.seeded:

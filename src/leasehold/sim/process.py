@@ -66,3 +66,4 @@ class Process:
         """End this life."""
         self.up = False
         self.life += 1
+        self.world.span(self.name, "silence", begins=False)

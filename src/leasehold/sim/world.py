@@ -16,6 +16,7 @@ from leasehold.sim.network import Network
 from leasehold.sim.node import Node
 from leasehold.sim.plan import Fault, FaultKind, Plan, draw
 from leasehold.sim.tally import Tally
+from leasehold.sim.timeline import Timeline
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,6 +44,7 @@ class World:
         self.plan = plan
         self.cast = cast or Cast()
         self.trace: list[str] | None = [] if tracing else None
+        self.timeline = Timeline() if tracing else None
         self.now = 0
         self.calm = False
         self.tally = Tally(worlds=1)
@@ -90,6 +92,11 @@ class World:
         self.checks.at_the_end()
         return self.tally
 
+    def span(self, who: str, what: str, *, begins: bool) -> None:
+        """Note when something begins or ends that lasts, where somebody wants to see it."""
+        if self.timeline is not None:
+            (self.timeline.begin if begins else self.timeline.end)(who, what, self.now)
+
     def note(self, who: str, what: str, whom: str, message: object = "") -> None:
         """Write it down, where somebody wants to read it."""
         if self.trace is not None:
@@ -100,6 +107,9 @@ class World:
     def strike(self, fault: Fault) -> None:
         """Let something go wrong."""
         self.note(",".join(fault.who), str(fault.kind), "", f"{fault.for_ns / 1e9:.3f} s")
+        for who in fault.who:
+            self.span(who, str(fault.kind), begins=True)
+            self.at(max(self.now, self.now + fault.for_ns), self.end_of, who, str(fault.kind))
         first = self.processes[fault.who[0]]
         back = max(self.now + 1, self.now + fault.for_ns)
         if fault.kind is FaultKind.PARTITION:
@@ -122,6 +132,10 @@ class World:
             self.tally.deaths += 1
             first.die()
             self.at(back, self.bring_back, first)
+
+    def end_of(self, who: str, what: str) -> None:
+        """Note that something is over."""
+        self.span(who, what, begins=False)
 
     def take_down(self, node: Node, kind: FaultKind) -> None:
         """End a node."""
