@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -39,7 +39,7 @@ def test_a_timeline_shows_who_held_what(capsys: pytest.CaptureFixture[str], tmp_
     rows = {line[:2]: line for line in capsys.readouterr().out.splitlines() if line[:2] in {"a ", "c1", "c3"}}
     assert "1" in rows["c3"][4:]
     assert "~" in rows["a "]
-    drawn = ElementTree.parse(picture)
+    drawn = ET.parse(picture)
     titles = [title.text or "" for title in drawn.iter("{http://www.w3.org/2000/svg}title")]
     assert any("c3 holds x" in title for title in titles)
     assert any("crash" in title for title in titles)
