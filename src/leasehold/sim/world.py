@@ -109,29 +109,31 @@ class World:
         self.note(",".join(fault.who), str(fault.kind), "", f"{fault.for_ns / 1e9:.3f} s")
         for who in fault.who:
             self.span(who, str(fault.kind), begins=True)
-            self.at(max(self.now, self.now + fault.for_ns), self.end_of, who, str(fault.kind))
-        first = self.processes[fault.who[0]]
-        back = max(self.now + 1, self.now + fault.for_ns)
+            self.at(self.now + max(fault.for_ns, 0), self.end_of, who, str(fault.kind))
         if fault.kind is FaultKind.PARTITION:
             self.tally.partitions += 1
             group = frozenset(fault.who)
             self.network.groups.append(group)
-            self.at(back, self.mend, group)
-        elif fault.kind is FaultKind.STOP:
+            self.at(self.now + fault.for_ns, self.mend, group)
+            return
+        for process in [self.processes[who] for who in fault.who]:
+            self.befall(process, fault)
+
+    def befall(self, process: Process, fault: Fault) -> None:
+        """Let something go wrong with one process."""
+        if fault.kind is FaultKind.STOP:
             self.tally.stops += 1
-            first.stop(fault.for_ns)
+            process.stop(fault.for_ns)
         elif fault.kind is FaultKind.JUMP:
             self.tally.jumps += 1
-            first.clock.jump(self.now, fault.for_ns)
-        elif not first.up:
-            pass
-        elif isinstance(first, Node):
-            self.take_down(first, fault.kind)
-            self.at(back, self.bring_back, first)
-        else:
-            self.tally.deaths += 1
-            first.die()
-            self.at(back, self.bring_back, first)
+            process.clock.jump(self.now, fault.for_ns)
+        elif process.up:
+            if isinstance(process, Node):
+                self.take_down(process, fault.kind)
+            else:
+                self.tally.deaths += 1
+                process.die()
+            self.at(self.now + fault.for_ns, self.bring_back, process)
 
     def end_of(self, who: str, what: str) -> None:
         """Note that something is over."""
