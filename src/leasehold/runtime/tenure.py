@@ -35,7 +35,7 @@ class Tenure:
 
     __slots__ = (
         "__weakref__", "_again", "_belief", "_children", "_cohort", "_deadline_ns", "_ended", "_engine", "_failures", "_final", "_generation", "_hold_until_ns",
-        "_inherited", "_latency", "_listeners", "_lock", "_lost", "_now", "_op", "_owner", "_progress_ns", "_released", "_sent_ns", "_stall_after_ns", "_timing",
+        "_inherited", "_intake", "_latency", "_listeners", "_lock", "_lost", "_now", "_op", "_owner", "_progress_ns", "_released", "_sent_ns", "_stall_after_ns", "_timing",
         "token",
     )  # fmt: skip
 
@@ -84,6 +84,7 @@ class Tenure:
         self._children: dict[Tenure, None] | None = None  # what stands under it here
         self._ended = 0  # how many of those, and of those below, had been ended by somebody else when we last knew
         self._inherited = inherited
+        self._intake: Any = None  # what counts the work in flight, once somebody wants that
         self._lost: Any = None  # the event to wait on, of the kind that the face has
         self._listeners: list[tuple[Signal, Callable[[Any], object]]] | None = None
         self._lock = threading.Lock()
