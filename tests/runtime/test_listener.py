@@ -163,6 +163,27 @@ def test_a_reader_that_fails_leaves_the_others_waiting_until_their_time(
     assert "come at the known times" in caplog.text
 
 
+def test_whoever_takes_over_does_not_wait_for_a_call_that_the_one_before_has_in_hand(desk: Desk) -> None:
+    may_take, in_hand = threading.Event(), threading.Event()
+
+    def slowly(news: list[Event | Notice]) -> None:
+        in_hand.set()
+        may_take.wait(LONG)
+        desk._take(news)
+
+    desk.listener._take = slowly  # type: ignore[method-assign]
+    desk.line.wait_for_reader("leasehold-listener")
+    desk.line.say("first")
+    assert in_hand.wait(LONG)
+    first = desk.wait("first", 10 * LONG)
+    while desk.listener._reader is not desk.bells["first"]:
+        time.sleep(0.01)
+    may_take.set()
+    first.join(LONG)
+    assert not first.is_alive()
+    assert desk.bells["first"].called
+
+
 @pytest.mark.parametrize("url", ["memory://listener", "sqlite:///{}/leases.db"])
 def test_a_client_with_many_waiting_threads_serves_each_once(url: str, tmp_path: Path) -> None:
     served: list[int] = []

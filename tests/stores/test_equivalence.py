@@ -21,7 +21,8 @@ from leasehold.stores.base import StoreURL
 from leasehold.stores.memory import MemoryStore
 from leasehold.stores.sqlite import SqliteStore
 from leasehold.testing.clock import FakeClock
-from tests.stores.stories import RESOURCES, Side, follow, hear, many_on_one_resource, stories
+from tests.scale import scaled
+from tests.stores.stories import EPISODES, RESOURCES, Side, follow, hear, many_on_one_resource, stories
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,12 +51,22 @@ def sides(clock: FakeClock, *, watched: bool) -> Iterator[tuple[Side, Side]]:
 
 
 @pytest.mark.parametrize("watched", [False, True], ids=["unwatched", "watched"])
-@settings(max_examples=150, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink))
+@settings(max_examples=scaled(1000), deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink))
 @given(story=stories)
 def test_sqlite_does_what_memory_does(*, watched: bool, story: list[Any]) -> None:
     clock = FakeClock()
     with sides(clock, watched=watched) as both:
         for step in story:
+            follow(clock, step, both)
+            hear(both)
+
+
+@pytest.mark.parametrize("watched", [False, True], ids=["unwatched", "watched"])
+@pytest.mark.parametrize("episode", EPISODES)
+def test_an_episode(episode: str, *, watched: bool) -> None:
+    clock = FakeClock()
+    with sides(clock, watched=watched) as both:
+        for step in EPISODES[episode]:
             follow(clock, step, both)
             hear(both)
 

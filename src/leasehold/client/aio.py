@@ -61,18 +61,14 @@ WATCH_POLL = 0.5
 class AsyncLease(Tenure):
     """A lease held by this process. Use it in an ``async with``, or await ``release()``."""
 
-    __slots__ = ("_body", "_cancelling", "_interrupted", "_loop", "_tasks")
-
     _loop: asyncio.AbstractEventLoop
-    _body: asyncio.Task[Any] | None
-    _tasks: set[asyncio.Task[Any]] | None
+    _body: asyncio.Task[Any] | None = None
+    _cancelling = 0
+    _interrupted = False
+    _tasks: set[asyncio.Task[Any]] | None = None
 
     def _settle_in(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._body = None
-        self._cancelling = 0
-        self._interrupted = False
-        self._tasks = None
 
     @property
     def lost(self) -> asyncio.Event:
@@ -220,8 +216,6 @@ class AsyncLease(Tenure):
 
 class AsyncChildLease(Under, AsyncLease):
     """A lease under another one."""
-
-    __slots__ = ("_own_deadline_ns", "_parent", "_riding")
 
 
 class Acquisition:

@@ -60,8 +60,6 @@ RELEASED = Over(Loss.RELEASED)
 class Lease(Tenure):
     """A lease held by this process. Use it in a ``with``, or call ``release()``."""
 
-    __slots__ = ()
-
     @property
     def lost(self) -> threading.Event:
         """An event to wait on: set when the lease is lost or released."""
@@ -169,8 +167,6 @@ class Lease(Tenure):
 
 class ChildLease(Under, Lease):
     """A lease under another one."""
-
-    __slots__ = ("_own_deadline_ns", "_parent", "_riding")
 
 
 class Grant(BaseGrant):

@@ -57,13 +57,14 @@ class Waiters:
 
     def wait(self, lease_id: str, seconds: float) -> bool:
         """Wait in this thread for a call for this id, and return whether it came."""
-        bell = self._waiting[lease_id] = Bell()
+        # The same bell each time, until it leaves: the listener knows the thread that reads by its bell.
+        bell = self._waiting[lease_id] = self._waiting.get(lease_id) or Bell()
         self.ring(lease_id, bell.ring)
         if self._listener is None:
             bell.wait(seconds)
         else:
             self._listener.wait(bell, seconds)
-        return bell.called
+        return bell.answer()
 
     def leave(self, lease_id: str) -> None:
         """Expect no more calls for this id."""

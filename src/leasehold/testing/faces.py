@@ -54,7 +54,6 @@ class SyncFace:
     def __init__(self, where: str | Store, **settings: Any) -> None:
         self.client = Client(where, **settings)
         self.get = self.client.get
-        self.lead = self.client.lead
         self.leader = self.client.leader
         self.list = self.client.list
         self.contenders = self.client.contenders
@@ -92,6 +91,9 @@ class SyncFace:
                 body(term)
             if count == terms:
                 return
+
+    def lead(self, name: str, work: Callable[[Any], Any], **options: Any) -> Any:
+        return self.client.lead(name, work, **options)
 
     def resign(self, term: Any) -> bool:
         return bool(term.resign())

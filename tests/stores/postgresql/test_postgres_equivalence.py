@@ -19,12 +19,13 @@ from leasehold.core.ops import Acquire, Event, Notice, Release, Renew, Revoke
 from leasehold.stores.base import StoreURL
 from leasehold.stores.memory import MemoryStore
 from leasehold.stores.postgresql import PostgresStore
+from tests.scale import scaled
 from tests.stores.stories import (
+    EPISODES,
     HERE,
     ServerClock,
     Side,
     follow,
-    follows_the_rules,
     hear,
     many_on_one_resource,
     stories,
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from leasehold.testing.clock import FakeClock
     from tests.servers.postgres import PostgresServer
 
-pytestmark = [pytest.mark.heavy, follows_the_rules(PostgresStore.guarantees)]
+pytestmark = pytest.mark.heavy
 
 
 MARK = "mark"
@@ -134,12 +135,22 @@ Database = tuple[str, Any]
 
 
 @pytest.mark.parametrize("watched", [False, True], ids=["unwatched", "watched"])
-@settings(max_examples=100, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink))
+@settings(max_examples=scaled(600), deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink))
 @given(story=stories)
 def test_postgresql_does_what_memory_does(database: Database, *, watched: bool, story: list[Any]) -> None:
     clock = ServerClock()
     with sides(database, clock, watched=watched) as both:
         for step in story:
+            follow(clock, step, both)
+            hear(both)
+
+
+@pytest.mark.parametrize("watched", [False, True], ids=["unwatched", "watched"])
+@pytest.mark.parametrize("episode", EPISODES)
+def test_an_episode(database: Database, episode: str, *, watched: bool) -> None:
+    clock = ServerClock()
+    with sides(database, clock, watched=watched) as both:
+        for step in EPISODES[episode]:
             follow(clock, step, both)
             hear(both)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from leasehold.core.clock import SECOND
-from leasehold.core.ops import Acquire, Granted, Held, Lost, Release, Released, Renew, Renewed, Unknown
+from leasehold.core.ops import Acquire, Granted, Held, Lost, Release, Released, Renew, Renewed, Revoke, Unknown
 from leasehold.errors import StoreUnavailable
 from leasehold.runtime.clock import SYSTEM
 from leasehold.testing.conformance.base import Thread, taken, until
@@ -109,6 +109,17 @@ def test_a_locked_child_fails_the_end_of_its_parent_only(store: PostgresStore, l
     assert [type(o) for o in outcomes] == [Unknown, Granted]
 
 
+def test_a_locked_parent_fails_the_revocation_of_its_child_only(
+    store: PostgresStore, lock: Callable[[str], None]
+) -> None:
+    parent = taken(store, "p", 60, "A")
+    taken(store, "c", 0, "B", parent=("p", parent.token), soft_ns=1000)
+    lock("p")
+    ops: list[Op] = [Revoke("c"), Acquire("c", "D", "h", SECOND, recover=True), Acquire("z", "A", "h", SECOND)]
+    assert [type(o) for o in store.apply(ops, timeout=20)] == [Unknown, Unknown, Granted]
+    assert isinstance(store.apply([Acquire("c", "D", "h", SECOND)], timeout=20)[0], Held)
+
+
 def test_a_waiting_acquire_gets_the_row_when_it_is_let_go(store: PostgresStore, raw: psycopg.Connection) -> None:
     store.apply([Acquire("x", "A", "h", 60 * SECOND)], timeout=20)
     raw.execute("BEGIN")
@@ -166,8 +177,12 @@ def test_families_that_meet_never_deadlock(store: PostgresStore, open_store: Cal
             above, below = chance.choice(pairs)
             [got] = mine.apply([Acquire(above, lease_id, "h", 60 * SECOND)], timeout=20)
             token = got.token if isinstance(got, Granted) else 0
-            child = Acquire(below, lease_id, "h", 0, parent=(above, token))
-            outcomes = [got, *mine.apply([child], timeout=20), *mine.apply([Release(above, lease_id)], timeout=20)]
+            child = Acquire(below, lease_id, "h", 0, parent=(above, token), soft_ns=1000)
+            outcomes = [got, *mine.apply([child], timeout=20)]
+            challenge = Acquire(below, "challenger", "h", 60 * SECOND, recover=True)
+            outcomes += [*mine.apply([challenge], timeout=20), *mine.apply([Release(below, "challenger")], timeout=20)]
+            outcomes += mine.apply([Revoke(below, force=chance.random() < 0.5)], timeout=20)
+            outcomes += mine.apply([Release(above, lease_id)], timeout=20)
             outcomes += mine.apply([Release(below, lease_id)], timeout=20)
             wrong = [o for o in outcomes if isinstance(o, Unknown) and isinstance(o.error, StoreUnavailable)]
             assert not wrong, outcomes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -10,7 +11,7 @@ import pytest
 
 from leasehold.cli.main import main
 from leasehold.core.clock import SECOND
-from leasehold.core.ops import Acquire, Granted, Release, Released, Renew, Renewed, Unknown
+from leasehold.core.ops import Acquire, Granted, Held, Release, Released, Renew, Renewed, Unknown
 from leasehold.errors import ConfigError
 from leasehold.stores.postgresql import migration
 from leasehold.stores.postgresql.migration import VERSION
@@ -75,6 +76,11 @@ def test_migrate_prints_sql_that_does_the_same(
         connection.execute(printed.encode())
     assert version(empty, 'Odd ""name') == [(VERSION,)]
     assert isinstance(open_store(f"{empty}?schema=Odd%20%22name").apply([ASK], timeout=20)[0], Granted)
+    with psycopg.connect(empty, autocommit=True) as connection:
+        connection.execute(printed.encode())  # once more is no harm
+        connection.execute(f'UPDATE "Odd ""name".meta SET version = {VERSION + 1}')
+        with pytest.raises(psycopg.errors.RaiseException, match="newer"):
+            connection.execute(printed.encode())
 
 
 def test_migrate_where_there_is_no_schema(capsys: pytest.CaptureFixture[str]) -> None:
@@ -110,6 +116,76 @@ def test_an_older_schema_is_brought_up_to_date(
     assert record is not None
     assert version(empty) == [(VERSION + 1,)]
     assert "nothing to do" in later.migrate(timeout=20)
+
+
+@pytest.fixture
+def version_1(empty: str) -> str:
+    """A database with the schema as the first version made it, and in it a lease that somebody waits for."""
+    made = Path(__file__).with_name("version_1.sql").read_text(encoding="utf-8")
+    with psycopg.connect(empty, autocommit=True) as connection:
+        connection.execute(made.encode())
+        for lease_id in ("A", "B"):
+            ask = ("default", "x", lease_id, f"h-{lease_id}", 60_000_000, True, "", 0, "", 1000)
+            connection.execute(f"SELECT leasehold.acquire({', '.join(['%s'] * 10)})", ask)
+    return empty
+
+
+def test_version_1_is_brought_up_to_date_with_all_that_is_in_it(
+    version_1: str, open_store: Callable[[str], PostgresStore]
+) -> None:
+    store = open_store(version_1)
+    [record] = store.read(["x"], timeout=20)
+    assert record is not None
+    assert [contender.holder for contender in record.queue] == ["h-B"]
+    assert version(version_1) == [(VERSION,)]
+    first = Acquire("x", "C", "h-C", 60 * SECOND, queue=True, priority=1, soft_ns=SECOND)
+    assert isinstance(store.apply([first], timeout=20)[0], Held)
+    assert [contender.holder for contender in store.waiters("x", timeout=20)] == ["h-C", "h-B"]
+    assert isinstance(store.apply([Renew("x", "A", record.token, 60 * SECOND)], timeout=20)[0], Renewed)
+    assert isinstance(store.apply([Release("x", "A", "h-B", state="left")], timeout=20)[0], Released)
+    granted = store.apply([Acquire("x", "B", "h-B", 60 * SECOND)], timeout=20)[0]
+    assert isinstance(granted, Granted)
+    assert granted.state == "left"
+
+
+def objects(url: str) -> list[tuple[object, ...]]:
+    """Return all functions, columns and their types."""
+    with psycopg.connect(url) as connection:
+        return connection.execute(
+            "SELECT p.oid::regprocedure::text, pg_get_function_arguments(p.oid), p.proacl::text "
+            "FROM pg_proc p WHERE pronamespace = 'leasehold'::regnamespace UNION ALL "
+            "SELECT attrelid::regclass::text, attname, format_type(atttypid, atttypmod) FROM pg_attribute a "
+            "JOIN pg_class c ON c.oid = attrelid WHERE c.relnamespace = 'leasehold'::regnamespace AND attnum > 0 "
+            "ORDER BY 1, 2"
+        ).fetchall()
+
+
+def test_version_1_becomes_what_is_made_from_nothing(
+    postgres: PostgresServer, version_1: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fresh = postgres.database()
+    assert main(["migrate", "--url", fresh]) == 0
+    assert main(["migrate", "--url", version_1]) == 0
+    assert f"has version {VERSION} now; before it had 1" in capsys.readouterr().out
+    assert objects(version_1) == objects(fresh)
+
+
+def test_the_printed_sql_brings_an_older_schema_up_to_date_too(
+    version_1: str, capsys: pytest.CaptureFixture[str], open_store: Callable[[str], PostgresStore]
+) -> None:
+    assert main(["migrate", "--print", "--url", version_1]) == 0
+    with psycopg.connect(version_1, autocommit=True) as connection:
+        connection.execute(capsys.readouterr().out.encode())
+    assert version(version_1) == [(VERSION,)]
+    assert [record.holder for record in open_store(version_1).scan("", timeout=20)] == ["h-A"]
+
+
+def test_an_older_schema_and_no_right_to_change_it(version_1: str, open_store: Callable[[str], PostgresStore]) -> None:
+    [outcome] = open_store(role(version_1, "USAGE ON SCHEMA leasehold")).apply([ASK], timeout=20)
+    assert isinstance(outcome, Unknown)
+    assert isinstance(outcome.error, ConfigError)
+    assert f"has version 1, this leasehold needs {VERSION}, and this role may not make it" in str(outcome.error)
+    assert version(version_1) == [(1,)]
 
 
 def test_a_schema_of_another_name(empty: str, open_store: Callable[[str], PostgresStore]) -> None:

@@ -50,7 +50,7 @@ def works(store: PostgresStore, lease_id: str = "A") -> bool:
 
 
 def test_grants_and_tokens_survive_a_crash(durable: PostgresServer, open_store: Callable[[str], PostgresStore]) -> None:
-    """Whatever the session's default: grants and renewals are on disk when they are answered."""
+    """Whatever the session's default: grants, renewals and handovers are on disk when they are answered."""
     url = f"{durable.url}?namespace=crash"
     store = open_store(url)
     store.read(["x"], timeout=20)
@@ -64,10 +64,15 @@ def test_grants_and_tokens_survive_a_crash(durable: PostgresServer, open_store: 
     [short] = store.apply([Acquire("short", "A", "h", SECOND)], timeout=20)
     assert isinstance(short, Granted)
     assert isinstance(store.apply([Renew("short", "A", short.token, 600 * SECOND)], timeout=20)[0], Renewed)
+    store.apply([Acquire("handed", "A", "h", 600 * SECOND)], timeout=20)
+    store.apply([Release("handed", "A", "next", state="left", reserve_ns=60 * SECOND)], timeout=20)
     durable.crash()
     assert isinstance(error_of(store.apply([ASK], timeout=2)[0]), StoreUnavailable)
     durable.start()
     until(lambda: works(store), "its return")
+    [handed] = store.apply([Acquire("handed", "B", "next", SECOND)], timeout=20)
+    assert isinstance(handed, Granted)
+    assert handed.state == "left"
     records = store.read(["x", "short", *(f"r{n}" for n in range(20))], timeout=20)
     assert [r and r.token for r in records] == [o.token for o in (one, short, *many) if isinstance(o, Granted)]
     [later] = store.apply([Release("x", "A"), ASK._replace(lease_id="B")], timeout=20)[1:]

@@ -149,6 +149,34 @@ def test_a_dead_waiter_is_passed_over_at_once(store: RedisStore) -> None:
     alive.close()
 
 
+def test_who_was_granted_it_meanwhile_is_not_taken_for_a_dead_waiter(store: RedisStore) -> None:
+    """Between two subscriptions nobody hears the call; but who asks in the same batch is there, and keeps its grant."""
+    granted(store, Acquire("job", "A", "a", 30 * SECOND))
+    waiting = Acquire("job", "B", "b", 30 * SECOND, queue=True, notify="nobody")
+    assert isinstance(store.apply([waiting], timeout=5)[0], Held)
+    outcome = store.apply([Release("job", "A"), waiting], timeout=5)[1]
+    assert isinstance(outcome, Granted)
+    record = store.read(["job"], timeout=5)[0]
+    assert record is not None
+    assert record.token == outcome.token
+
+
+def test_dead_waiters_are_passed_over_when_it_is_handed_over(store: RedisStore) -> None:
+    """The successor that was named is dead, and so is the first waiter: the next one is called."""
+    alive = store.subscribe()
+    granted(store, Acquire("job", "A", "a", 30 * SECOND))
+    for lease_id, address in (("B", "nobody"), ("C", "nobody-either"), ("D", alive.address)):
+        waiting = Acquire("job", lease_id, lease_id, SECOND, queue=True, notify=address)
+        assert isinstance(store.apply([waiting], timeout=5)[0], Held)
+    store.apply([Release("job", "A", "C", state="left", reserve_ns=30 * SECOND)], timeout=5)
+    called = alive.get(5)
+    assert called is not None
+    assert {item.lease_id for item in called if isinstance(item, Notice)} == {"D"}
+    assert [waiter.holder for waiter in store.waiters("job", timeout=5)] == ["D"]
+    assert granted(store, Acquire("job", "D", "D", SECOND)).state == ""
+    alive.close()
+
+
 def test_events_are_published_only_while_somebody_watches(store: RedisStore, raw: redis.Redis) -> None:
     def published() -> int:
         return int(raw.info("commandstats").get("cmdstat_publish", {}).get("calls", 0))

@@ -88,6 +88,20 @@ def test_one_replica_short(flock: Flock, open_store: Callable[[str], RedisStore]
     assert isinstance(ask(store, Acquire("job", "B", "b", 60 * SECOND)), Granted)
 
 
+def test_what_was_handed_over_is_not_lost_with_a_grant_that_is_taken_back(
+    flock: Flock, open_store: Callable[[str], RedisStore]
+) -> None:
+    store = open_store(flock.url("handed", 2))
+    assert isinstance(ask(store, Acquire("job", "A", "a", 60 * SECOND)), Granted)
+    ask(store, Release("job", "A", "b", state="left", reserve_ns=60 * SECOND))
+    with flock.replicas[0].standing_still():
+        shortage(ask(store, Acquire("job", "B", "b", 60 * SECOND)))
+        assert isinstance(ask(store, Acquire("job", "C", "c", 60 * SECOND)), Held)
+    granted = ask(store, Acquire("job", "D", "b", 60 * SECOND))
+    assert isinstance(granted, Granted)
+    assert granted.state == "left"
+
+
 def test_a_grant_that_is_merely_confirmed_has_to_be_on_the_replicas_too(
     flock: Flock, open_store: Callable[[str], RedisStore]
 ) -> None:

@@ -20,11 +20,17 @@ EACH: list[tuple[Any, list[str]]] = [
     ),
     (
         Acquire("job", "A", "h", SECOND, parent=(ODD, 5), soft_ns=1000, grace_ns=2000, lock_delay_ns=1),
-        ["X", "job", "A", "0", "h", "1000000", "", "", "", ODD, "5", "1", "2", "1", "0"],
+        ["X", "job", "A", "0", "h", "1000000", "", "", "", ODD, "5", "1", "2", "1", "0", "0", "0", ""],
+    ),
+    (
+        Acquire("job", "A", "h", SECOND, queue=True, priority=-2, queue_limit=3, recover=True),
+        ["X", "job", "A", "0", "h", "1000000", "1", "", "", "", "0", "0", "0", "0", "0", "-2", "3", "1"],
     ),
     (Renew(ODD, "A", 2**53 - 1, SECOND), ["N", ODD, "A", str(2**53 - 1), "1000000"]),
-    (Release("job", "A"), ["L", "job", "A", "", ""]),
-    (Release(ODD, ODD, ODD, abandon=True), ["L", ODD, ODD, ODD, "1"]),
+    (Release("job", "A"), ["L", "job", "A", ""]),
+    (Release(ODD, ODD, abandon=True), ["L", ODD, ODD, "1"]),
+    (Release("job", "A", "h"), ["H", "job", "A", "", "h", "", "100000"]),
+    (Release(ODD, ODD, ODD, abandon=True, state=ODD, reserve_ns=1), ["H", ODD, ODD, "1", ODD, ODD, "1"]),
     (Revoke("job"), ["V", "job", "", ""]),
     (Revoke(ODD, force=True, token=0), ["V", ODD, "1", "0"]),
 ]

@@ -70,7 +70,7 @@ def _fields(op: Op) -> dict[str, object]:
         case Release():
             fields = {"kind": "L", "resource": op.resource, "lease_id": op.lease_id}
             if op.successor:
-                fields["holder"] = op.successor
+                fields |= {"holder": op.successor, "metadata": op.state, "ttl": microseconds(op.reserve_ns)}
             if op.abandon:
                 fields["flag"] = True
             return fields
@@ -87,6 +87,9 @@ def _extras(op: Acquire) -> dict[str, object]:
         "grace": microseconds(op.grace_ns),
         "lock_delay": microseconds(op.lock_delay_ns),
         "hold_at_least": microseconds(op.hold_at_least_ns),
+        "priority": op.priority,
+        "queue_limit": op.queue_limit,
+        "recover": op.recover,
     }
 
 
@@ -97,12 +100,12 @@ def outcomes(ops: Sequence[Op], answers: bytes | str) -> list[Outcome]:
 
 def _outcome(op: Op, answer: list[Any]) -> Outcome:
     match answer:
-        case [1, token, ttl]:
-            return Granted(token, ttl * MICROSECOND)
-        case [2, by, token, remaining, position]:
-            return Held(by, token, remaining * MICROSECOND, position)
-        case [3, ttl]:
-            return Renewed(ttl * MICROSECOND)
+        case [1, token, ttl, *state]:
+            return Granted(token, ttl * MICROSECOND, *state)
+        case [2, by, token, remaining, position, *refused]:
+            return Held(by, token, remaining * MICROSECOND, position, *refused)
+        case [3, ttl, *ended]:
+            return Renewed(ttl * MICROSECOND, *ended)
         case [4, reason, remaining]:
             return Lost(Loss(reason), remaining * MICROSECOND)
         case [5, free_in]:
@@ -154,5 +157,10 @@ def record(fields: list[Any] | None) -> Record | None:
         hold_at_least_ns=hold_at_least * MICROSECOND,
         revoked=revoked,
         reserved_for=reserved_for,
-        queue=tuple(Contender(name, since) for name, since in queue),
+        queue=tuple(contenders(queue)),
     )
+
+
+def contenders(queue: list[list[Any]]) -> list[Contender]:
+    """Return those who wait."""
+    return [Contender(*waiter) for waiter in queue]

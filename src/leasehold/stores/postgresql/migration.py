@@ -18,10 +18,25 @@ from leasehold.stores.postgresql.trouble import Refused, explain, explain_connec
 if TYPE_CHECKING:
     from leasehold.stores.postgresql.address import PostgresAddress
 
-STEPS: Final = ("0001.sql",)
+STEPS: Final = ("0001.sql", "0002.sql")
 """What leads from each version to the next."""
 FUNCTIONS: Final = ("queue.sql", "rules.sql", "apply.sql", "quick.sql", "read.sql", "care.sql", "privileges.sql")
 VERSION: Final = len(STEPS)
+STEP_BY_STEP: Final = """\
+DO $steps$
+DECLARE
+    there integer := 0;
+BEGIN
+    IF to_regclass('meta') IS NOT NULL THEN
+        SELECT max(version) INTO there FROM meta;
+    ELSIF to_regnamespace(%s) IS NULL THEN
+        CREATE SCHEMA %s;
+    END IF;
+    IF there > %d THEN
+        RAISE EXCEPTION 'the schema has version %%, which is newer', there;
+    END IF;
+%sEND $steps$;
+"""
 
 
 class Migrated(NamedTuple):
@@ -39,22 +54,30 @@ def too_new(found: int, schema: str) -> ConfigError:
     )
 
 
-def script(schema: str, found: int = 0) -> str:
-    """Return the SQL that leads from the version found to ours, without the transaction around it."""
-    texts = [_text(name) for name in (*STEPS[found:], *FUNCTIONS)]
+def script(schema: str) -> str:
+    """Return the SQL that leads to our version, from nothing or any older one, without the transaction around it."""
+    name = sql.Identifier(schema).as_string(None)
+    steps = "".join(
+        f"IF there < {version} THEN EXECUTE $step$\n{_text(step)}$step$; END IF;\n"
+        for version, step in enumerate(STEPS, 1)
+    )
     # Objects without a schema are made in this one, and the functions keep looking there, whoever calls them.
-    path = f"SET LOCAL search_path = {sql.Identifier(schema).as_string(None)}, pg_temp;\n"
-    return "\n".join([path, *texts, f"UPDATE meta SET version = {VERSION};\n"])
+    path = f"SET LOCAL search_path = {name}, pg_temp;\n"
+    tables = STEP_BY_STEP % (sql.Literal(name).as_string(None), name, VERSION, steps)
+    return "\n".join([path, tables, *map(_text, FUNCTIONS), f"UPDATE meta SET version = {VERSION};\n"])
 
 
 def printed(schema: str) -> str:
-    """Return the whole migration from nothing, for somebody who runs it by hand."""
-    create = f"CREATE SCHEMA {sql.Identifier(schema).as_string(None)};\n"
-    return f"-- Makes version {VERSION} of leasehold's schema.\nBEGIN;\n{create}{script(schema)}COMMIT;\n"
+    """Return the whole migration, for somebody who runs it by hand."""
+    what = f"-- Makes version {VERSION} of leasehold's schema, or brings an older one to it.\n"
+    return f"{what}BEGIN;\n{script(schema)}COMMIT;\n"
 
 
-def migrate(address: PostgresAddress, timeout: float) -> Migrated:
-    """Bring the schema to our version, from any older one or from nothing. Raises errors of ours."""
+def migrate(address: PostgresAddress, timeout: float, known: int = 0) -> Migrated:
+    """Bring the schema to our version, from any older one or from nothing. Raises errors of ours.
+
+    ``known``: which version is there, if the caller knows, since a role that may change nothing may not see that here.
+    """
     last: LeaseholdError | None = None
     for conninfo in address.attempts():
         try:
@@ -71,8 +94,9 @@ def migrate(address: PostgresAddress, timeout: float) -> Migrated:
             last = explain(Refused(error.sqlstate or "", str(error)), address)
         except psycopg.errors.InsufficientPrivilege as error:
             said = address.scrub(error.diag.message_primary)
+            what = f"has version {known}, this leasehold needs {VERSION}" if known else "is missing or old"
             raise ConfigError(
-                f"the schema {address.schema!r} at {address} is missing or old, and this role may not make it ({said}): "
+                f"the schema {address.schema!r} at {address} {what}, and this role may not make it ({said}): "
                 "run `leasehold migrate` as one that may, or `leasehold migrate --print` for the SQL"
             ) from None
         except psycopg.Error as error:
@@ -88,9 +112,7 @@ def _migrate(connection: psycopg.Connection, schema: str) -> Migrated:
     if found > VERSION:
         raise too_new(found, schema)
     if found < VERSION:
-        if found == 0:
-            connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
-        connection.execute(script(schema, found).encode())
+        connection.execute(script(schema).encode())
     return Migrated(schema, found, VERSION)
 
 

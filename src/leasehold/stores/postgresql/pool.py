@@ -239,13 +239,14 @@ def _check(wire: Wire, address: PostgresAddress, timeout: float) -> None:
     if standby == b"t":
         raise StoreUnavailable(STORE, f"{address} is a standby, which can't be written to: leases need the primary")
     wire.pooled = int(pid or 0) != wire.pid
+    found = 0
     if there == b"t":
         found = int(wire.tell(f'SELECT "{schema}".schema_version()'.encode(), timeout).get_value(0, 0) or 0)
         if found > VERSION:
             raise too_new(found, address.schema)
         if found == VERSION:
             return
-    migrate(address, timeout)
+    migrate(address, timeout, found)
 
 
 _all: weakref.WeakSet[Pool] = weakref.WeakSet()

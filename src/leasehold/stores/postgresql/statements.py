@@ -22,6 +22,7 @@ class Statements:
         self.acquire = self._call("acquire", 10)
         self.release = self._call("release", 4)
         self.read = self._call("read", 2)
+        self.contenders = self._call("contenders", 2)
         self.scan = self._call("scan", 4)
         self.collect = self._call("collect", 3)
 

@@ -70,6 +70,7 @@ class PostgresStore:
             | Capability.PUSH
             | Capability.WATCH
             | Capability.GRACE
+            | Capability.PATTERNS
         ),
         not_promised="exclusion over a failover to an asynchronous standby, a restored backup, or a step of the server's clock forward",
         min_ttl_ns=250 * MILLISECOND,  # a connection's first call is slow: the server compiles the functions for it
@@ -125,9 +126,8 @@ class PostgresStore:
         return iter(records)
 
     def waiters(self, resource: str, *, timeout: float) -> list[Contender]:
-        """Return who waits for the resource, as long as somebody holds it."""
-        record = self.read([resource], timeout=timeout)[0]
-        return list(record.queue) if record else []
+        """Return who waits for the resource."""
+        return codec.contenders(self._read(self._statements.contenders, [resource.encode()], timeout))
 
     def subscribe(self, prefix: str | None = None) -> PostgresSubscription | None:
         """Be told, over a connection of its own. None where a pooler lets nothing through."""

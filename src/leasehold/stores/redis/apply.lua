@@ -2,13 +2,15 @@
 --
 -- ARGV[3...]  the operations, flat: a letter and its fields
 --   A resource id seen_token holder ttl queue notify metadata
---   X the same, then parent parent_token soft grace lock_delay hold_at_least
+--   X the same, then parent parent_token soft grace lock_delay hold_at_least priority queue_limit recover
 --   N resource id token ttl                    (renew)
---   L resource id successor abandon            (release)
+--   L resource id abandon                      (release)
+--   H the same, then successor state reserve   (hand over)
 --   V resource force token                     (revoke; token '' for any)
 --
 -- Answers, flat: a number for the kind of outcome, and its fields.
 --   1 token ttl · 2 by token remaining position · 3 ttl · 4 reason remaining · 5 free_in · 6 reason · 7 why detail
+-- and where there is more to say: 8 token ttl state · 9 by token remaining position (refused) · 10 ttl ended
 --
 -- Nothing is written before all is decided, so that an error on the way leaves everything as it was.
 
@@ -19,6 +21,7 @@ local TOKEN_LIMIT = 9007199254740992
 local KEEP = 60000000 -- how long the record of a free resource is kept
 local IN_TAIL = {
     'parent', 'parent_token', 'soft', 'grace', 'lock_delay', 'hold_at_least', 'revoked', 'children', 'kept', 'waiting',
+    'state', 'children_ended',
 }
 local AHEAD = 3600000000 -- how far ahead the records of children are kept: renewals of the parent don't touch them
 
@@ -40,6 +43,9 @@ local function answer(kind, first, second, third, fourth)
     elseif third == nil then
         out[at + 3] = second
         at = at + 3
+    elseif fourth == nil then
+        out[at + 3], out[at + 4] = second, third
+        at = at + 4
     else
         out[at + 3], out[at + 4], out[at + 5] = second, third, fourth
         at = at + 5
@@ -140,12 +146,7 @@ local function tidy(entry, keep_waiting)
     if not waiting then
         return
     end
-    local queue, tombstones = {}, {}
-    for _, waiter in ipairs(waiting.queue) do
-        if waiter.expiry > now then
-            queue[#queue + 1] = waiter
-        end
-    end
+    local queue, tombstones = live(waiting), {}
     for id, till in pairs(waiting.tombstones) do
         if till > now then
             tombstones[id] = till
@@ -157,16 +158,36 @@ local function tidy(entry, keep_waiting)
     end
 end
 
-local function reserve(entry, waiting, waiter, start)
-    waiting.reservation = {till = start + RESERVATION, id = waiter.id, successor = ''}
+local function call(entry, waiter)
     if waiter.notify ~= '' then
         notice(waiter.notify, 'reserved', entry.resource, waiter.id)
     end
 end
 
+local function reserve(entry, waiting, waiter, start)
+    waiting.reservation = {till = start + RESERVATION, id = waiter.id, successor = ''}
+    call(entry, waiter)
+end
+
+-- Call the first waiter that the resource isn't reserved for: it asks, and so learns when to come by itself.
+local function tell_first(entry, waiting)
+    for _, waiter in ipairs(waiting.queue) do
+        if waiter.expiry > now and not waiter.passed and waiter.id ~= waiting.reservation.id then
+            return call(entry, waiter)
+        end
+    end
+end
+
 local function call_next(entry)
     local waiting = entry.waiting
-    if not waiting or (waiting.reservation and waiting.reservation.till > now) then
+    if not waiting then
+        return
+    end
+    local reservation = waiting.reservation
+    if reservation and reservation.till > now then
+        if reservation.successor ~= '' then
+            tell_first(entry, waiting) -- who would have told the others when that is over has gone
+        end
         return
     end
     waiting.reservation = nil
@@ -177,6 +198,22 @@ local function call_next(entry)
             return
         end
     end
+end
+
+-- Keep the resource for the successor that its holder has named: the first waiter of that name, or whoever has it.
+local function hand_over(entry, to, free_at)
+    entry.waiting = entry.waiting or new_waiting()
+    local waiting = entry.waiting
+    local reservation = {till = free_at + to.reserve, id = '', successor = to.successor, state = to.state}
+    waiting.reservation = reservation
+    for _, waiter in ipairs(waiting.queue) do
+        if waiter.expiry > now and waiter.holder == to.successor then
+            reservation.id, reservation.successor = waiter.id, ''
+            call(entry, waiter)
+            break
+        end
+    end
+    tell_first(entry, waiting)
 end
 
 local function leave(entry, id)
@@ -196,37 +233,51 @@ local function leave(entry, id)
     end
 end
 
+-- How many would be before one that comes now.
+local function turn(queue, priority)
+    local position = #queue
+    while position > 0 and (queue[position].priority or 0) < priority do
+        position = position - 1
+    end
+    return position
+end
+
 -- Answer that it can't be had yet and, if asked to, keep or refresh the asker's place.
 local function wait(entry, op, by, free_at)
-    local position = 0
+    local position, refused = 0, false
     if op.queue then
         entry.waiting = entry.waiting or new_waiting()
         tidy(entry, true)
         local queue = entry.waiting.queue
         local waiter, place = place_of(entry.waiting, op.id)
-        if not waiter then
-            waiter = {id = op.id, holder = op.holder, notify = op.notify, since = now}
-            place = #queue + 1
-            queue[place] = waiter
+        if waiter then
+            position = place - 1
+        else
+            position = turn(queue, op.priority)
+            refused = op.queue_limit > 0 and #queue >= op.queue_limit
+            if not refused then
+                waiter = {id = op.id, holder = op.holder, notify = op.notify, since = now}
+                if op.priority ~= 0 then
+                    waiter.priority = op.priority
+                end
+                table.insert(queue, position + 1, waiter)
+            end
         end
-        waiter.expiry = now + WAITER_LIFE
-        waiter.passed = nil
-        position = place - 1
+        if waiter then
+            waiter.expiry = now + WAITER_LIFE
+            waiter.passed = nil
+        end
         if by ~= '' then
             save(entry)
         end
     elseif entry.waiting then
-        for _, waiter in ipairs(entry.waiting.queue) do
-            if waiter.expiry > now then
-                position = position + 1
-            end
-        end
+        position = turn(live(entry.waiting), op.priority)
     end
     if by == '' and entry.waiting then
         position = math.max(position, 1) -- behind the one that it is reserved for
         save(entry) -- whose turn it is, or the next one to ask might find it otherwise
     end
-    answer(2, by, entry.token, free_at - now, position)
+    answer(refused and 9 or 2, by, entry.token, free_at - now, position)
 end
 
 -- The reservation in force now, on a resource that is free since then: what would have happened had somebody acted.
@@ -281,12 +332,12 @@ end
 
 -- --- endings -----------------------------------------------------------------------------------------------------
 
--- End a live lease, and in the same step whatever stands under it.
-local function finish(entry, kind, free_at, successor)
+-- End a live lease, and in the same step whatever stands under it. `to`: who is to have it next, if somebody is named.
+local function finish(entry, kind, free_at, to)
     if entry.children then
         for _, child in ipairs(children_of(entry.resource, entry.token)) do
             if child.id ~= '' then
-                finish(child, kind, now, '')
+                finish(child, kind, now)
             end
         end
         childless[entry.resource] = true
@@ -298,14 +349,43 @@ local function finish(entry, kind, free_at, successor)
     entry.ended = kind
     entry.children = nil
     entry.notify = nil
-    if successor ~= '' then
-        entry.waiting = entry.waiting or new_waiting()
-        entry.waiting.reservation = {till = free_at + RESERVATION, id = '', successor = successor}
+    entry.state = nil
+    if to then
+        hand_over(entry, to, free_at)
     elseif entry.waiting then
         call_next(entry)
     end
     save(entry)
     event(kind, entry, 0)
+end
+
+-- Call the holder whose lease somebody else ends; and count it in all leases above, whose renewal tells of it.
+local function tell_of_the_end(entry)
+    if entry.notify ~= '' then
+        notice(entry.notify, 'revoked', entry.resource, entry.id)
+    end
+    local below = entry
+    while below.parent ~= '' do
+        local above = load(below.parent)
+        if above.token ~= below.parent_token or above.id == '' then
+            return
+        end
+        above.children_ended = above.children_ended + 1
+        save(above)
+        below = above
+    end
+end
+
+-- Renew a live lease no more, so that it ends as promised, and tell its holder.
+local function end_at_expiry(entry, expiry)
+    tell_of_the_end(entry)
+    entry.revoked = true
+    if entry.ttl == 0 then
+        -- It would last as long as its parent goes on; from here on it has the time that was promised, and no more.
+        entry.ttl, entry.expiry = expiry - now, expiry
+    end
+    save(entry)
+    event('revoked', entry, expiry - now)
 end
 
 -- What stood under a lease that ran out has ended with it, at that time.
@@ -361,7 +441,16 @@ local function parent_bound(op)
     return bound
 end
 
-local function grant(entry, op, ended)
+-- Say that it is theirs, and what the holder before has left for them.
+local function answer_granted(token, ttl, state)
+    if state == '' then
+        answer(1, token, ttl)
+    else
+        answer(8, token, ttl, state)
+    end
+end
+
+local function grant(entry, op, ended, state)
     local ttl = op.ttl
     local expiry = now + ttl
     if op.parent then
@@ -392,7 +481,7 @@ local function grant(entry, op, ended)
     local resource = entry.resource
     local granted = setmetatable({
         resource = resource, token = token, id = op.id, holder = op.holder, ttl = ttl, expiry = expiry,
-        granted = now, renewed = now, waiting = entry.waiting,
+        granted = now, renewed = now, waiting = entry.waiting, state = state,
     }, DEFAULTS)
     if op.metadata ~= '' then
         granted.metadata = op.metadata
@@ -416,7 +505,7 @@ local function grant(entry, op, ended)
     entries[resource] = granted
     save(granted)
     event('granted', granted, expiry - now)
-    answer(1, token, expiry - now)
+    answer_granted(token, expiry - now, state)
 end
 
 local function acquire(entry, op)
@@ -432,7 +521,10 @@ local function acquire(entry, op)
     if entry.id ~= '' then
         if now < expiry then
             if entry.id == op.id then
-                return answer(1, entry.token, expiry - now)
+                return answer_granted(entry.token, expiry - now, entry.state)
+            end
+            if op.recover and entry.soft > 0 and entry.soft <= now - entry.granted and not entry.revoked then
+                end_at_expiry(entry, expiry)
             end
             return wait(entry, op, entry.holder, expiry)
         end
@@ -445,6 +537,7 @@ local function acquire(entry, op)
     if now < free_at then
         return wait(entry, op, entry.holder, free_at)
     end
+    local state = ''
     if waiting then
         local reservation = settle(entry, waiting, free_at, op.id)
         if reservation then
@@ -453,11 +546,12 @@ local function acquire(entry, op)
                 ours = reservation.successor == op.holder
             end
             if not ours then
-                return wait(entry, op, '', now)
+                return wait(entry, op, '', reservation.till)
             end
+            state = reservation.state or ''
         end
     end
-    return grant(entry, op, expiry)
+    return grant(entry, op, expiry, state)
 end
 
 local function in_grace(entry, expiry)
@@ -511,10 +605,25 @@ local function renew(entry, id, token, ttl)
         keep_children(entry, extended)
     end
     save(entry)
-    answer(3, extended - now)
+    if entry.children_ended == 0 then
+        answer(3, extended - now)
+    else
+        answer(10, extended - now, entry.children_ended)
+    end
 end
 
-local function release(entry, id, successor, abandon)
+-- Take a waiter out of the queue, if it is there: who was granted it meanwhile isn't.
+local function drop(entry, id)
+    local waiting = entry.waiting
+    if not (waiting and place_of(waiting, id)) then
+        return false
+    end
+    local expiry = expiry_of(entry, 0)
+    leave_and_call(entry, waiting, id, entry.id == '' and expiry or expiry + entry.lock_delay)
+    return true
+end
+
+local function release(entry, id, abandon, to)
     local expiry = expiry_of(entry, 0)
     if abandon then
         -- Whatever has become of the id so far: a copy of the request that asked for it may still be on its way.
@@ -524,12 +633,10 @@ local function release(entry, id, successor, abandon)
     end
     if entry.id == id and now < expiry then
         local free_at = entry.hold_at_least > 0 and math.max(now, entry.granted + entry.hold_at_least) or now
-        finish(entry, 'released', free_at, successor)
+        finish(entry, 'released', free_at, to)
         return answer(5, free_at - now)
     end
-    local waiting = entry.waiting
-    if waiting and place_of(waiting, id) then
-        leave_and_call(entry, waiting, id, entry.id == '' and expiry or expiry + entry.lock_delay)
+    if drop(entry, id) then
         return answer(6, 'was waiting')
     end
     if entry.id == id then
@@ -546,20 +653,12 @@ local function revoke(entry, force, token)
     if entry.id == '' or now >= expiry or (token and token ~= entry.token) then
         return answer(6, 'not held')
     end
-    if entry.notify ~= '' then
-        notice(entry.notify, 'revoked', entry.resource, entry.id)
-    end
     if force then
-        finish(entry, 'revoked', now, '')
+        tell_of_the_end(entry)
+        finish(entry, 'revoked', now)
         return answer(5, 0)
     end
-    entry.revoked = true
-    if entry.ttl == 0 then
-        -- It would last as long as its parent goes on; from here on it has the time that was promised, and no more.
-        entry.ttl, entry.expiry = expiry - now, expiry
-    end
-    save(entry)
-    event('revoked', entry, expiry - now)
+    end_at_expiry(entry, expiry)
     answer(5, expiry - now)
 end
 
@@ -574,12 +673,7 @@ local function deliver()
             local message = cjson.encode({word.summons, word.resource, word.id})
             local heard = redis.call('PUBLISH', prefix .. 'n:' .. word.address, message)
             if heard == 0 and word.summons == 'reserved' then
-                local answered = at
-                release(load(word.resource), word.id, '', false)
-                while at > answered do -- nobody asked
-                    out[at] = nil
-                    at = at - 1
-                end
+                drop(load(word.resource), word.id)
             end
         end
     end
@@ -681,7 +775,7 @@ while field <= #ARGV do
         local op = {
             resource = resource, id = ARGV[field + 2], seen = tonumber(ARGV[field + 3]), holder = ARGV[field + 4],
             ttl = tonumber(ARGV[field + 5]), queue = ARGV[field + 6] == '1', notify = ARGV[field + 7],
-            metadata = ARGV[field + 8],
+            metadata = ARGV[field + 8], priority = 0, queue_limit = 0,
         }
         field = field + 9
         if letter == 'X' then
@@ -691,15 +785,22 @@ while field <= #ARGV do
             end
             op.soft, op.grace = tonumber(ARGV[field + 2]), tonumber(ARGV[field + 3])
             op.lock_delay, op.hold_at_least = tonumber(ARGV[field + 4]), tonumber(ARGV[field + 5])
-            field = field + 6
+            op.priority, op.queue_limit = tonumber(ARGV[field + 6]), tonumber(ARGV[field + 7])
+            op.recover = ARGV[field + 8] == '1'
+            field = field + 9
         end
         acquire(entry, op)
     elseif letter == 'N' then
         renew(entry, ARGV[field + 2], tonumber(ARGV[field + 3]), tonumber(ARGV[field + 4]))
         field = field + 5
     elseif letter == 'L' then
-        release(entry, ARGV[field + 2], ARGV[field + 3], ARGV[field + 4] == '1')
-        field = field + 5
+        release(entry, ARGV[field + 2], ARGV[field + 3] == '1')
+        field = field + 4
+    elseif letter == 'H' then
+        release(entry, ARGV[field + 2], ARGV[field + 3] == '1', {
+            successor = ARGV[field + 4], state = ARGV[field + 5], reserve = tonumber(ARGV[field + 6]),
+        })
+        field = field + 7
     else
         revoke(entry, ARGV[field + 2] == '1', tonumber(ARGV[field + 3]))
         field = field + 4

@@ -2,7 +2,7 @@
 -- operation isn't that simple, the whole batch goes on to apply.lua, with nothing changed. After quick.lua, index.lua.
 
 local function fetch()
-    local lengths = {A = 9, N = 5, L = 5}
+    local lengths = {A = 9, N = 5, L = 4}
     local keys, fields, seen, field, last = {KEYS[1]}, {}, {}, 3, #ARGV
     while field <= last do
         local length, name = lengths[ARGV[field]], ARGV[field + 1]

@@ -46,7 +46,7 @@ local function decide(field, packed, floor)
         )
         return record, KEPT + math.ceil((expiry - now) / 1000), expiry - now
     end
-    if ARGV[field + 3] ~= '' or ARGV[field + 4] ~= '' or granted > now then -- the clock may have been set back
+    if ARGV[field + 3] ~= '' or granted > now then -- the clock may have been set back
         return nil
     end
     local record = struct.pack(
@@ -57,7 +57,7 @@ local function decide(field, packed, floor)
 end
 
 local letter = ARGV[3]
-if (letter == 'A' and #ARGV == 11) or ((letter == 'N' or letter == 'L') and #ARGV == 7) then
+if (letter == 'A' and #ARGV == 11) or (letter == 'N' and #ARGV == 7) or (letter == 'L' and #ARGV == 6) then
     local key = prefix .. 'r:' .. ARGV[4]
     local packed, floor
     if letter == 'A' then

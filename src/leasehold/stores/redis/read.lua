@@ -1,10 +1,20 @@
 -- Who holds what. After head.lua and table.lua.
 --
--- ARGV[3]  'names' and then the resources; or 'scan', the prefix, the name to go on after ('' to begin), how many
+-- ARGV[3]  'names' and then the resources; or 'scan', the prefix, the name to go on after ('' to begin), how many; or
+--          'waiters' and a resource
 --
--- Answers, flat, for each: 0, or 1 and the record. A scan begins with the name to go on after, '' at the end.
+-- Answers, flat, for each: 0, or 1 and the record. A scan begins with the name to go on after, '' at the end. A waiter
+-- is its name, since when it waits, and its priority.
 
 local out = {}
+
+local function show_queue(queue)
+    for _, waiter in ipairs(queue) do
+        out[#out + 1] = waiter.holder
+        out[#out + 1] = waiter.since
+        out[#out + 1] = waiter.priority or 0
+    end
+end
 
 local function show(entry)
     local expiry = expiry_of(entry, 0)
@@ -20,13 +30,10 @@ local function show(entry)
         if reserved then
             reserved_for = reservation.successor
         end
-        local named = reserved_for ~= ''
-        for _, waiter in ipairs(waiting.queue) do
-            if waiter.expiry > now then
-                queue[#queue + 1] = waiter
-                if reserved and not named and waiter.id == reservation.id then
-                    reserved_for, named = waiter.holder, true
-                end
+        queue = live(waiting)
+        for _, waiter in ipairs(queue) do
+            if reserved and reserved_for == '' and waiter.id == reservation.id then
+                reserved_for = waiter.holder
             end
         end
     end
@@ -37,16 +44,19 @@ local function show(entry)
     }) do
         out[#out + 1] = value
     end
-    for _, waiter in ipairs(queue) do
-        out[#out + 1] = waiter.holder
-        out[#out + 1] = waiter.since
-    end
+    show_queue(queue)
 end
 
 if ARGV[3] == 'names' then
     for at = 4, #ARGV do
         show(load(ARGV[at]))
     end
+    return out
+end
+
+if ARGV[3] == 'waiters' then
+    local waiting = load(ARGV[4]).waiting
+    show_queue(waiting and live(waiting) or {})
     return out
 end
 

@@ -24,8 +24,9 @@ PLAIN_FROM: Final = 8
 """The place of an acquire's ``parent``."""
 PLAIN: Final = Acquire("", "", "", 0)[PLAIN_FROM:]
 """What an acquire has from there on that has no parent, no grace and the like."""
-WORDS: Final = {Acquire: 9, Release: 5, Renew: 5, Revoke: 4}
-EXTRA_WORDS: Final = 6
+WORDS: Final = {Acquire: 9, Release: 4, Renew: 5, Revoke: 4}
+EXTRA_WORDS: Final = 9
+HANDOVER_WORDS: Final = 3
 YES: Final = "$1\r\n1\r\n"
 NO: Final = "$0\r\n\r\n"
 BYTEWISE: Final = "latin-1"
@@ -48,8 +49,8 @@ class Requests:
             kind = type(op)
             if kind is Acquire and op[PLAIN_FROM:] == PLAIN:
                 return _bytes(self._alone[kind] + self._acquire(op, "A"))  # type: ignore[arg-type]
-            if kind is Release:
-                return _bytes(self._alone[kind] + _release(op))  # type: ignore[arg-type]
+            if kind is Release and not op[2]:
+                return _bytes(self._alone[kind] + _release(op, "L"))  # type: ignore[arg-type]
         words = self._count + 1
         parts = [_word(now)]
         for op in ops:
@@ -62,7 +63,11 @@ class Requests:
                     words += EXTRA_WORDS
                     parts.append(self._acquire(op, "X") + _extras(op))  # type: ignore[arg-type]
             elif kind is Release:
-                parts.append(_release(op))  # type: ignore[arg-type]
+                if op[2]:
+                    words += HANDOVER_WORDS
+                    parts.append(_release(op, "H") + _handover(op))  # type: ignore[arg-type]
+                else:
+                    parts.append(_release(op, "L"))  # type: ignore[arg-type]
             elif kind is Renew:
                 parts.append(self._renewals.get(op) or self._renew(op))  # type: ignore[arg-type]
             else:
@@ -104,17 +109,23 @@ class Requests:
 def _extras(op: Acquire) -> str:
     parent, token = op.parent or ("", 0)
     times = map(_us, (op.soft_ns, op.grace_ns, op.lock_delay_ns, op.hold_at_least_ns))
-    return f"{_word(parent)}{_word(str(token))}{''.join(times)}"
+    queueing = f"{_word(str(op.priority))}{_word(str(op.queue_limit))}{YES if op.recover else NO}"
+    return f"{_word(parent)}{_word(str(token))}{''.join(times)}{queueing}"
 
 
-def _release(op: Release) -> str:
-    resource, lease_id, successor, abandon = op[:4]
+def _release(op: Release, letter: str) -> str:
+    resource, lease_id, _, abandon = op[:4]
     if not (resource.isascii() and lease_id.isascii()):
         resource, lease_id = _bytewise(resource), _bytewise(lease_id)
     return (
-        f"$1\r\nL\r\n${len(resource)}\r\n{resource}\r\n${len(lease_id)}\r\n{lease_id}\r\n"
-        f"{_word(successor) if successor else NO}{YES if abandon else NO}"
+        f"$1\r\n{letter}\r\n${len(resource)}\r\n{resource}\r\n${len(lease_id)}\r\n{lease_id}\r\n"
+        f"{YES if abandon else NO}"
     )
+
+
+def _handover(op: Release) -> str:
+    assert op.successor
+    return f"{_word(op.successor)}{_word(op.state)}{_us(op.reserve_ns)}"
 
 
 def _revoke(op: Revoke) -> str:

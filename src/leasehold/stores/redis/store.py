@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from leasehold.core.clock import MICROSECOND, MILLISECOND
 from leasehold.core.lease import Contender, Record, decode_metadata
 from leasehold.core.ops import (
+    LONGEST_RESERVATION_NS,
     Acquire,
     Granted,
     Held,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 PAGE = 500
 """Names that one call of a scan looks at: others get their turn in between."""
 RECORD_FIELDS = 18
+WAITER_FIELDS = 3
 APPLY = ("head.lua", "quick.lua", "index.lua", "bulk.lua", "table.lua", "apply.lua")
 READ = ("head.lua", "table.lua", "read.lua")
 
@@ -66,6 +68,7 @@ class RedisStore:
             | Capability.PUSH
             | Capability.WATCH
             | Capability.GRACE
+            | Capability.PATTERNS
         ),
         not_promised="exclusion over a failover, a restart that loses data, or a step of the server's clock forward",
         min_ttl_ns=100 * MILLISECOND,  # the first call connects, and may have to ask for the way before that
@@ -142,9 +145,8 @@ class RedisStore:
                 return iter(found)
 
     def waiters(self, resource: str, *, timeout: float) -> list[Contender]:
-        """Return who waits for the resource, as long as somebody holds it."""
-        record = self.read([resource], timeout=timeout)[0]
-        return list(record.queue) if record else []
+        """Return who waits for the resource."""
+        return _contenders(self._read(("waiters", resource), timeout))
 
     def subscribe(self, prefix: str | None = None) -> RedisSubscription:
         """Be told, over a connection of its own."""
@@ -170,7 +172,7 @@ class RedisStore:
         if shortage is None:
             return outcomes
         undo = [
-            Release(op.resource, op.lease_id, abandon=True)
+            _undone(op, outcome)
             for op, outcome in zip(ops, outcomes, strict=True)
             if type(op) is Acquire and type(outcome) is Granted
         ]
@@ -187,6 +189,14 @@ class RedisStore:
         return "" if self._now_us is None else str(self._now_us())
 
 
+def _undone(op: Acquire, granted: Granted) -> Release:
+    """Return what takes a grant back. What was handed over with it stays for its holder, which will ask again."""
+    if not granted.state:
+        return Release(op.resource, op.lease_id, abandon=True)
+    kept = min(op.ttl_ns, LONGEST_RESERVATION_NS)
+    return Release(op.resource, op.lease_id, op.holder, abandon=True, state=granted.state, reserve_ns=kept)
+
+
 def _outcomes(ops: Sequence[Op], answers: list[Any]) -> list[Outcome]:
     """Return the script's answers as outcomes."""
     outcomes: list[Outcome] = []
@@ -201,15 +211,22 @@ def _outcomes(ops: Sequence[Op], answers: list[Any]) -> list[Outcome]:
             outcomes.append(Released(first * MICROSECOND))
         elif kind == 3:
             outcomes.append(Renewed(first * MICROSECOND))
-        elif kind == 2:
+        elif kind in (2, 9):
             token, remaining, position = answers[at : at + 3]
-            outcomes.append(Held(first, token, remaining * MICROSECOND, position))
+            outcomes.append(Held(first, token, remaining * MICROSECOND, position, refused=kind == 9))
             at += 3
         elif kind == 4:
             outcomes.append(Lost(Loss(first), answers[at] * MICROSECOND))
             at += 1
         elif kind == 6:
             outcomes.append(NotHeld(first))
+        elif kind == 8:
+            ttl, state = answers[at : at + 2]
+            outcomes.append(Granted(first, ttl * MICROSECOND, state))
+            at += 2
+        elif kind == 10:
+            outcomes.append(Renewed(first * MICROSECOND, answers[at]))
+            at += 1
         else:
             outcomes.append(Unknown(_refusal(op, first, answers[at])))
             at += 1
@@ -238,7 +255,7 @@ def _record(answers: list[Any], at: int) -> tuple[Record | None, int]:
         grace, lock_delay, hold_at_least, revoked, reserved_for, waiters,
     ) = answers[at : at + RECORD_FIELDS]  # fmt: skip
     at += RECORD_FIELDS
-    end = at + 2 * waiters
+    end = at + WAITER_FIELDS * waiters
     record = Record(
         resource=resource,
         holder=holder,
@@ -256,6 +273,10 @@ def _record(answers: list[Any], at: int) -> tuple[Record | None, int]:
         hold_at_least_ns=hold_at_least * MICROSECOND,
         revoked=bool(revoked),
         reserved_for=reserved_for or None,
-        queue=tuple(Contender(answers[i], answers[i + 1]) for i in range(at, end, 2)),
+        queue=tuple(_contenders(answers[at:end])),
     )
     return record, end
+
+
+def _contenders(answers: list[Any]) -> list[Contender]:
+    return [Contender(*answers[at : at + WAITER_FIELDS]) for at in range(0, len(answers), WAITER_FIELDS)]

@@ -7,7 +7,7 @@ local MAX_DEPTH = 8
 local DEFAULTS = {__index = {
     token = 0, id = '', holder = '', ttl = 0, expiry = 0, granted = 0, renewed = 0, renewals = 0, metadata = '',
     notify = '', parent = '', parent_token = 0, soft = 0, grace = 0, lock_delay = 0, hold_at_least = 0, ended = '',
-    kept = 0,
+    kept = 0, state = '', children_ended = 0,
 }}
 
 local entries = {} -- by resource: what this call has looked at
@@ -54,4 +54,15 @@ local function expiry_of(entry, depth)
         return bound
     end
     return math.min(entry.expiry, bound)
+end
+
+-- The waiters that still count, in the order of their turns.
+local function live(waiting)
+    local queue = {}
+    for _, waiter in ipairs(waiting.queue) do
+        if waiter.expiry > now then
+            queue[#queue + 1] = waiter
+        end
+    end
+    return queue
 end

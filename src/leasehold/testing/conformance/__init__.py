@@ -10,6 +10,7 @@ from leasehold.testing.conformance.electing import Electing
 from leasehold.testing.conformance.ending import Ending
 from leasehold.testing.conformance.exclusion import Exclusion
 from leasehold.testing.conformance.family import Family
+from leasehold.testing.conformance.grace import Grace
 from leasehold.testing.conformance.handover import Handover
 from leasehold.testing.conformance.holding import Holding
 from leasehold.testing.conformance.limits import Limits
@@ -27,6 +28,7 @@ class StoreConformance(
     Exclusion,
     Tokens,
     Renewing,
+    Grace,
     Holding,
     Ending,
     Waiting,

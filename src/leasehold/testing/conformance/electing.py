@@ -131,7 +131,7 @@ class Electing(Case):
     def test_a_preferred_candidate_leads_before_those_who_came_first(
         self, face: Face, other: Face, store: Store
     ) -> None:
-        require(store, Capability.PRIORITY | Capability.CONTENDERS)
+        require(store, Capability.PRIORITY | Capability.CONTENDERS | Capability.PUSH)
         lease = other.acquire("scheduler", ttl=30)
         order: list[str] = []
         plain = Thread(lambda: other.lead("scheduler", lambda _: order.append("plain"), ttl=30))

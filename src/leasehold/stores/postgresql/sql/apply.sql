@@ -2,6 +2,7 @@
 --
 -- Answers are JSON, one for each operation: [1,token,ttl] granted, [2,by,token,remaining,position] held, [3,ttl] renewed,
 -- [4,reason,remaining] lost, [5,free_in] released, [6,reason] not held, [7,why,detail] refused, [8] locked by somebody.
+-- Where there is more to say: [1,token,ttl,state], [2,by,token,remaining,position,refused], [3,ttl,ended].
 
 -- Whatever the session's default: a grant or renewal that a crash takes back would let two hold it. A release may be lost.
 CREATE OR REPLACE FUNCTION commit_as(lax boolean) RETURNS void LANGUAGE plpgsql AS $$
@@ -28,6 +29,25 @@ BEGIN
         )
         SELECT resource FROM family);
 END $$;
+
+-- Those above these, at any level.
+CREATE OR REPLACE FUNCTION ancestors_of(ns text, names text[]) RETURNS text[] LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN ARRAY(
+        WITH RECURSIVE above(resource) AS (
+            SELECT e.parent FROM unnest(names) name, LATERAL (
+                SELECT * FROM entries x WHERE x.namespace = ns AND x.resource = name AND x.lease_id <> '' OFFSET 0) e
+            UNION
+            SELECT e.parent FROM above a, LATERAL (
+                SELECT * FROM entries x WHERE x.namespace = ns AND x.resource = a.resource AND x.lease_id <> '' OFFSET 0) e
+        )
+        SELECT resource FROM above WHERE resource <> '');
+END $$;
+
+-- Whether it may end somebody else's lease, which is told to all above that.
+CREATE OR REPLACE FUNCTION ends_anothers(o operation) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+    SELECT (o).kind = 'V' OR (o).recover
+$$;
 
 -- The undisputed cases of rules.sql all at once, while nobody watches: no waiter, no parent, no child, and each operation
 -- the only one for its resource. Returns the answers where there are any. The rows are locked, so they stay where they
@@ -80,7 +100,8 @@ BEGIN
               FROM unnest(ops) WITH ORDINALITY o, LATERAL (
                 SELECT x.ctid AS at FROM entries x WHERE x.namespace = ns AND x.resource = o.resource OFFSET 0) x
              WHERE o.kind = 'L' AND NOT o.flag AND o.holder = '' AND e.ctid = x.at AND e.lease_id = o.lease_id
-               AND e.expiry > now AND e.parent = '' AND e.hold_at_least = 0 AND NOT e.waiting AND NOT e.children
+               AND e.expiry > now AND e.parent = '' AND e.hold_at_least = 0 AND e.state = '' AND NOT e.waiting
+               AND NOT e.children
             RETURNING o.ordinality AS n
         LOOP
             answers[done.n] := '[5,0]';
@@ -159,6 +180,7 @@ BEGIN
         o := ops[n];
         IF busy <> '{}' AND (
             ARRAY[o.resource, o.parent] && busy OR (o.kind <> 'N' AND family_of(ns, ARRAY[o.resource]) && busy)
+            OR (ends_anothers(o) AND ancestors_of(ns, ARRAY[o.resource]) && busy)
         ) THEN
             answers[n] := '[8]';
             CONTINUE;
@@ -187,11 +209,13 @@ DECLARE
     fresh text[];     -- need a row
     ending text[];    -- may end with all that is under them
     above text[];     -- parents named
+    ended text[];     -- may be ended by somebody else, which those above them count
     renewing text[];
     needed text[];    -- all to be locked, renewals apart
     locked text[];
     busy text[];
     family boolean;
+    under boolean;    -- some of those locked have a parent
     waits boolean := true;
 BEGIN
     PERFORM set_config('lock_timeout', patience::text, true);
@@ -199,13 +223,15 @@ BEGIN
         ending := ARRAY[ops[1].resource];
         fresh := CASE WHEN ops[1].kind = 'A' OR (ops[1].kind = 'L' AND ops[1].flag) THEN ending ELSE '{}' END;
         above := '{}';
+        ended := CASE WHEN ends_anothers(ops[1]) THEN ending ELSE '{}' END;
         renewing := '{}';
     ELSE
         SELECT coalesce(array_agg(DISTINCT resource) FILTER (WHERE kind = 'A' OR (kind = 'L' AND flag)), '{}'),
                coalesce(array_agg(DISTINCT resource) FILTER (WHERE kind <> 'N'), '{}'),
                coalesce(array_agg(DISTINCT parent) FILTER (WHERE parent <> ''), '{}'),
+               coalesce(array_agg(DISTINCT resource) FILTER (WHERE kind = 'V' OR recover), '{}'),
                coalesce(array_agg(DISTINCT resource) FILTER (WHERE kind = 'N'), '{}')
-          INTO fresh, ending, above, renewing FROM unnest(ops);
+          INTO fresh, ending, above, ended, renewing FROM unnest(ops);
     END IF;
     needed := ending || above;
     FOR attempt IN 1..100 LOOP
@@ -216,11 +242,13 @@ BEGIN
                     ON CONFLICT DO NOTHING;
             END IF;
             IF waits THEN
-                SELECT coalesce(array_agg(e.resource), '{}'), bool_or(e.children) INTO locked, family
+                SELECT coalesce(array_agg(e.resource), '{}'), bool_or(e.children), bool_or(e.parent <> '')
+                  INTO locked, family, under
                   FROM (SELECT name FROM unnest(needed) name ORDER BY name COLLATE "C") n, LATERAL (
                     SELECT * FROM entries x WHERE x.namespace = ns AND x.resource = name FOR UPDATE) e;
             ELSE
-                SELECT coalesce(array_agg(e.resource), '{}'), bool_or(e.children) INTO locked, family
+                SELECT coalesce(array_agg(e.resource), '{}'), bool_or(e.children), bool_or(e.parent <> '')
+                  INTO locked, family, under
                   FROM unnest(needed) name, LATERAL (
                     SELECT * FROM entries x WHERE x.namespace = ns AND x.resource = name FOR UPDATE SKIP LOCKED) e;
             END IF;
@@ -231,6 +259,9 @@ BEGIN
             END IF;
             IF family THEN
                 needed := needed || family_of(ns, ending);
+            END IF;
+            IF under AND ended <> '{}' THEN
+                needed := needed || ancestors_of(ns, ended);
             END IF;
             IF cardinality(locked) < cardinality(needed) + cardinality(renewing) THEN
                 busy := ARRAY(
@@ -295,7 +326,7 @@ BEGIN
             kind, resource, coalesce(lease_id, ''), coalesce(holder, ''), coalesce(ttl, 0), token,
             coalesce(flag, false), coalesce(notify, ''), coalesce(metadata, ''), coalesce(parent, ''),
             coalesce(parent_token, 0), coalesce(soft, 0), coalesce(grace, 0), coalesce(lock_delay, 0),
-            coalesce(hold_at_least, 0)
+            coalesce(hold_at_least, 0), coalesce(priority, 0), coalesce(queue_limit, 0), coalesce(recover, false)
         )::operation
           FROM json_populate_recordset(NULL::operation, batch));
 END $$;
@@ -306,7 +337,7 @@ LANGUAGE plpgsql AS $$
 DECLARE
     ops operation[] := parsed(batch);
 BEGIN
-    PERFORM commit_as(lax => (SELECT bool_and(kind = 'L' AND NOT flag) FROM unnest(ops)));
+    PERFORM commit_as(lax => (SELECT bool_and(kind = 'L' AND NOT flag AND holder = '') FROM unnest(ops)));
     RETURN run(ns, ops, patience);
 END $$;
 

@@ -17,7 +17,8 @@ BEGIN
            parent = e.parent, parent_token = e.parent_token, soft = e.soft, grace = e.grace,
            lock_delay = e.lock_delay, hold_at_least = e.hold_at_least, ended = e.ended, revoked = e.revoked,
            children = e.children, waiting = e.waiting, reserved_until = e.reserved_until,
-           reserved_id = e.reserved_id, reserved_for = e.reserved_for
+           reserved_id = e.reserved_id, reserved_for = e.reserved_for, reserved_state = e.reserved_state,
+           state = e.state, children_ended = e.children_ended
      WHERE t.namespace = e.namespace AND t.resource = e.resource;
 END $$;
 
@@ -27,6 +28,7 @@ BEGIN
     e.reserved_until := start + 100000;
     e.reserved_id := coalesce(id, '');
     e.reserved_for := '';
+    e.reserved_state := '';
     RETURN e;
 END $$;
 
@@ -52,7 +54,7 @@ BEGIN
     IF e.waiting AND coalesce(e.reserved_until, 0) <= now THEN
         SELECT lease_id INTO first FROM waiters w
          WHERE w.namespace = e.namespace AND w.resource = e.resource AND w.expiry > now AND NOT w.passed
-         ORDER BY place LIMIT 1;
+         ORDER BY priority DESC, place LIMIT 1;
         -- Closed for a while yet (minimum hold): the turn begins when it opens.
         e := reserve(e, first, CASE WHEN FOUND THEN greatest(now, e.expiry) END);
     END IF;
@@ -81,7 +83,9 @@ BEGIN
         END IF;
         e := reserve(e, NULL, NULL);
     END IF;
-    FOR w IN SELECT * FROM waiters p WHERE p.namespace = e.namespace AND p.resource = e.resource ORDER BY place LOOP
+    FOR w IN
+        SELECT * FROM waiters p WHERE p.namespace = e.namespace AND p.resource = e.resource ORDER BY priority DESC, place
+    LOOP
         EXIT WHEN w.lease_id = showing;
         CONTINUE WHEN w.passed OR w.expiry <= now;
         IF start + 100000 > now THEN
@@ -94,44 +98,87 @@ BEGIN
     RETURN e;
 END $$;
 
+-- The call to a waiter; none where there is none, or it has no address.
+CREATE OR REPLACE FUNCTION call_to(w waiters) RETURNS word[] LANGUAGE plpgsql AS $$
+BEGIN
+    IF w.notify <> '' THEN
+        RETURN ARRAY[ROW(w.notify, w.lease_id, json_build_array('reserved', w.resource, w.lease_id))::word];
+    END IF;
+    RETURN NULL;
+END $$;
+
 -- The call to whoever has it reserved since, if somebody has.
 CREATE OR REPLACE FUNCTION call_of(before entries, e entries) RETURNS word[] LANGUAGE plpgsql AS $$
 DECLARE
-    address text;
+    called waiters;
 BEGIN
     IF e.reserved_id = '' OR (e.reserved_id = before.reserved_id AND e.reserved_until = before.reserved_until) THEN
         RETURN NULL;
     END IF;
-    SELECT notify INTO address FROM waiters w
-     WHERE w.namespace = e.namespace AND w.resource = e.resource AND w.lease_id = e.reserved_id AND w.notify <> '';
-    IF NOT FOUND THEN
-        RETURN NULL;
-    END IF;
-    RETURN ARRAY[ROW(address, e.reserved_id, json_build_array('reserved', e.resource, e.reserved_id))::word];
+    SELECT * INTO called FROM waiters w
+     WHERE w.namespace = e.namespace AND w.resource = e.resource AND w.lease_id = e.reserved_id;
+    RETURN call_to(called);
+END $$;
+
+-- The call to the first waiter that it isn't reserved for: it asks, and so learns when to come by itself.
+CREATE OR REPLACE FUNCTION call_of_first(e entries, now bigint) RETURNS word[] LANGUAGE plpgsql AS $$
+DECLARE
+    first waiters;
+BEGIN
+    SELECT * INTO first FROM waiters w
+     WHERE w.namespace = e.namespace AND w.resource = e.resource AND w.expiry > now AND NOT w.passed
+       AND w.lease_id <> e.reserved_id
+     ORDER BY priority DESC, place LIMIT 1;
+    RETURN call_to(first);
+END $$;
+
+-- Keep the resource for the successor that its holder has named: the first waiter of that name, or whoever has it.
+CREATE OR REPLACE FUNCTION hand_over(e entries, o operation, now bigint, free_at bigint) RETURNS entries
+LANGUAGE plpgsql AS $$
+DECLARE
+    heir text;
+BEGIN
+    SELECT lease_id INTO heir FROM waiters w
+     WHERE w.namespace = e.namespace AND w.resource = e.resource AND w.expiry > now AND w.holder = o.holder
+     ORDER BY priority DESC, place LIMIT 1;
+    e.waiting := true;
+    e.reserved_until := free_at + o.ttl;
+    e.reserved_id := coalesce(heir, '');
+    e.reserved_for := CASE WHEN heir IS NULL THEN o.holder ELSE '' END;
+    e.reserved_state := o.metadata;
+    RETURN e;
 END $$;
 
 -- Answer that it can't be had yet and, if asked to, keep or refresh the asker's place.
 CREATE OR REPLACE FUNCTION wait(e entries, o operation, now bigint, by text, free_at bigint, said word[]) RETURNS reply
 LANGUAGE plpgsql AS $$
 DECLARE
-    mine bigint;
+    mine waiters;
+    queued bigint;
     ahead bigint := 0;
+    refused boolean := false;
 BEGIN
     IF o.flag THEN
         e := tidy(e, now);
         UPDATE waiters w SET expiry = now + 6000000, passed = false
          WHERE w.namespace = e.namespace AND w.resource = e.resource AND w.lease_id = o.lease_id
-        RETURNING place INTO mine;
-        IF NOT FOUND THEN
-            INSERT INTO waiters (namespace, resource, lease_id, holder, notify, since, expiry)
-            VALUES (e.namespace, e.resource, o.lease_id, o.holder, o.notify, now, now + 6000000)
-            RETURNING place INTO mine;
+        RETURNING * INTO mine;
+        IF FOUND THEN
+            SELECT count(*) INTO ahead FROM waiters w
+             WHERE w.namespace = e.namespace AND w.resource = e.resource
+               AND (w.priority > mine.priority OR (w.priority = mine.priority AND w.place < mine.place));
+        ELSE
+            SELECT count(*), count(*) FILTER (WHERE w.priority >= o.priority) INTO queued, ahead FROM waiters w
+             WHERE w.namespace = e.namespace AND w.resource = e.resource;
+            refused := o.queue_limit BETWEEN 1 AND queued;
+            IF NOT refused THEN
+                INSERT INTO waiters (namespace, resource, lease_id, holder, notify, since, expiry, priority)
+                VALUES (e.namespace, e.resource, o.lease_id, o.holder, o.notify, now, now + 6000000, o.priority);
+            END IF;
         END IF;
-        SELECT count(*) INTO ahead FROM waiters w
-         WHERE w.namespace = e.namespace AND w.resource = e.resource AND w.place < mine;
     ELSIF e.waiting THEN
         SELECT count(*) INTO ahead FROM waiters w
-         WHERE w.namespace = e.namespace AND w.resource = e.resource AND w.expiry > now;
+         WHERE w.namespace = e.namespace AND w.resource = e.resource AND w.expiry > now AND w.priority >= o.priority;
     END IF;
     IF by = '' THEN
         ahead := greatest(ahead, 1);  -- behind the one that it is reserved for
@@ -139,8 +186,12 @@ BEGIN
     IF by = '' OR (o.flag AND NOT e.waiting) THEN
         -- Whose turn it is, or the next one to ask might find it otherwise.
         UPDATE entries t
-           SET waiting = true, reserved_until = e.reserved_until, reserved_id = e.reserved_id, reserved_for = e.reserved_for
+           SET waiting = true, reserved_until = e.reserved_until, reserved_id = e.reserved_id,
+               reserved_for = e.reserved_for, reserved_state = e.reserved_state
          WHERE t.namespace = e.namespace AND t.resource = e.resource;
+    END IF;
+    IF refused THEN
+        RETURN ROW(json_build_array(2, by, e.token, free_at - now, ahead, true), said, NULL)::reply;
     END IF;
     RETURN ROW(json_build_array(2, by, e.token, free_at - now, ahead), said, NULL)::reply;
 END $$;

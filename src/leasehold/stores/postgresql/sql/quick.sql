@@ -24,13 +24,14 @@ BEGIN
       FROM spaces s
      WHERE s.namespace = ns AND s.watched_until <= now AND e.namespace = ns AND e.resource = name
        AND e.lease_id = '' AND e.expiry <= now AND NOT e.children
-       AND (NOT e.waiting OR (e.reserved_id = id AND e.reserved_until > now AND EXISTS (
+       AND (NOT e.waiting OR (e.reserved_id = id AND e.reserved_until > now AND e.reserved_state = '' AND EXISTS (
             SELECT FROM waiters w WHERE w.namespace = ns AND w.resource = name AND w.lease_id = id)))
        AND greatest(e.token, s.floor, seen) < 9007199254740991 AND now < 9007199254740992
     RETURNING e.token, e.waiting INTO minted, waited;
     IF NOT FOUND THEN
         RETURN run_alone(
-            ns, ROW('A', name, id, who, life, seen, queued, address, about, '', 0, 0, 0, 0, 0)::operation, patience);
+            ns, ROW('A', name, id, who, life, seen, queued, address, about, '', 0, 0, 0, 0, 0, 0, 0, false)::operation,
+            patience);
     END IF;
     IF waited THEN
         DELETE FROM waiters w
@@ -54,11 +55,11 @@ BEGIN
        SET lease_id = '', expiry = now, ended = 'released', notify = ''
       FROM spaces s
      WHERE s.namespace = ns AND s.watched_until <= now AND e.namespace = ns AND e.resource = name
-       AND e.lease_id = id AND e.expiry > now AND e.parent = '' AND e.hold_at_least = 0 AND NOT e.waiting
-       AND NOT e.children;
+       AND e.lease_id = id AND e.expiry > now AND e.parent = '' AND e.hold_at_least = 0 AND e.state = ''
+       AND NOT e.waiting AND NOT e.children;
     IF FOUND THEN
         RETURN '[[5,0]]';
     END IF;
     RETURN run_alone(
-        ns, ROW('L', name, id, '', 0, NULL, false, '', '', '', 0, 0, 0, 0, 0)::operation, patience);
+        ns, ROW('L', name, id, '', 0, NULL, false, '', '', '', 0, 0, 0, 0, 0, 0, 0, false)::operation, patience);
 END $$;

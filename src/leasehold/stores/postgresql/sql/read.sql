@@ -1,5 +1,15 @@
 -- Who holds what: for clients as JSON, and for people as a view. The lease id, which is its secret, is in neither.
 
+-- Who waits, in the order of their turns: name, since when and, where it has one, the priority.
+CREATE OR REPLACE FUNCTION queue_of(ns text, name text, now bigint) RETURNS json LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN (
+        SELECT coalesce(json_agg(
+            CASE WHEN w.priority = 0 THEN json_build_array(w.holder, w.since)
+            ELSE json_build_array(w.holder, w.since, w.priority) END ORDER BY w.priority DESC, w.place), '[]')
+          FROM waiters w WHERE w.namespace = ns AND w.resource = name AND w.expiry > now);
+END $$;
+
 -- The entry as a record in the order of core/lease.py; NULL: nobody holds it.
 CREATE OR REPLACE FUNCTION shown(e entries, now bigint) RETURNS json LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -11,10 +21,9 @@ BEGIN
         RETURN NULL;
     END IF;
     IF e.waiting THEN
-        SELECT coalesce(json_agg(json_build_array(w.holder, w.since) ORDER BY place), '[]'),
-               max(w.holder) FILTER (WHERE w.lease_id = e.reserved_id)
-          INTO line, reserved
-          FROM waiters w WHERE w.namespace = e.namespace AND w.resource = e.resource AND w.expiry > now;
+        line := queue_of(e.namespace, e.resource, now);
+        SELECT w.holder INTO reserved FROM waiters w
+         WHERE w.namespace = e.namespace AND w.resource = e.resource AND w.expiry > now AND w.lease_id = e.reserved_id;
         reserved := CASE WHEN e.reserved_until > now THEN coalesce(nullif(e.reserved_for, ''), reserved) END;
     END IF;
     RETURN json_build_array(
@@ -30,6 +39,12 @@ BEGIN
     RETURN (
         SELECT json_agg((SELECT shown(e, now) FROM entries e WHERE e.namespace = ns AND e.resource = name) ORDER BY n)
           FROM json_array_elements_text(names) WITH ORDINALITY wanted(name, n));
+END $$;
+
+CREATE OR REPLACE FUNCTION contenders(ns text, name text) RETURNS json
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN queue_of(ns, name, clock_us());
 END $$;
 
 -- Up to so many entries after a name, and the name to go on after: NULL at the end.

@@ -1,5 +1,6 @@
 -- What each operation does to a resource. What core/rules.py means, tested against it; where that changes, this does.
--- The caller has locked the entry, its children where they may end with it, and the parent that an acquire names.
+-- The caller has locked the entry, its children where they may end with it, the parent that an acquire names, and all
+-- that are above one which somebody else may end.
 
 -- When the lease really ends: its own expiry or, if sooner, the end of its parent.
 CREATE OR REPLACE FUNCTION holds_until(e entries) RETURNS bigint LANGUAGE plpgsql AS $$
@@ -31,8 +32,13 @@ CREATE OR REPLACE FUNCTION answer(VARIADIC parts text[]) RETURNS reply LANGUAGE 
     SELECT ROW('[' || array_to_string(parts, ',') || ']', NULL, NULL)::reply
 $$;
 
--- End a live lease, and in the same step whatever stands under it.
-CREATE OR REPLACE FUNCTION finish(e entries, now bigint, kind text, free_at bigint, successor text, watched boolean)
+-- That it was granted, and what the holder before has handed over.
+CREATE OR REPLACE FUNCTION granted(token bigint, ttl bigint, state text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+    SELECT '[1,' || token || ',' || ttl || CASE WHEN state = '' THEN '' ELSE ',' || to_json(state) END || ']'
+$$;
+
+-- End a live lease, and in the same step whatever stands under it. The operation: a release, which may name a successor.
+CREATE OR REPLACE FUNCTION finish(e entries, o operation, now bigint, kind text, free_at bigint, watched boolean)
 RETURNS word[] LANGUAGE plpgsql AS $$
 DECLARE
     before entries := e;
@@ -45,24 +51,59 @@ BEGIN
              WHERE c.namespace = e.namespace AND c.parent = e.resource AND c.parent_token = e.token AND c.lease_id <> ''
              ORDER BY c.resource
         LOOP
-            said := said || finish(child, now, kind, now, '', watched);
+            said := said || finish(child, NULL, now, kind, now, watched);
         END LOOP;
     END IF;
     e.expiry := free_at;
-    IF successor <> '' THEN
-        e := reserve(e, NULL, free_at);
-        e.reserved_for := successor;
-        e.waiting := true;
+    IF o.holder <> '' THEN
+        e := hand_over(e, o, now, free_at);
+        said := said || call_of(before, e) || call_of_first(e, now);
     ELSIF e.waiting THEN
         e := call_next(e, now);
         said := said || call_of(before, e);
     END IF;
     UPDATE entries t
        SET lease_id = '', expiry = free_at, ended = kind, children = false, notify = '', waiting = e.waiting,
-           reserved_until = e.reserved_until, reserved_id = e.reserved_id, reserved_for = e.reserved_for
+           reserved_until = e.reserved_until, reserved_id = e.reserved_id, reserved_for = e.reserved_for,
+           reserved_state = e.reserved_state, state = '', children_ended = 0
      WHERE t.namespace = e.namespace AND t.resource = e.resource;
     IF watched THEN
         said := said || event(kind, e, now, 0);
+    END IF;
+    RETURN said;
+END $$;
+
+-- Call the holder whose lease somebody else ends; and count it in all leases above, whose renewal tells of it.
+CREATE OR REPLACE FUNCTION tell_of_the_end(e entries) RETURNS word[] LANGUAGE plpgsql AS $$
+DECLARE
+    below entries := e;
+BEGIN
+    WHILE below.parent <> '' LOOP
+        UPDATE entries p SET children_ended = p.children_ended + 1
+         WHERE p.namespace = e.namespace AND p.resource = below.parent AND p.token = below.parent_token
+           AND p.lease_id <> ''
+        RETURNING p.* INTO below;
+        EXIT WHEN NOT FOUND;
+    END LOOP;
+    IF e.notify = '' THEN
+        RETURN NULL;
+    END IF;
+    RETURN ARRAY[ROW(e.notify, e.lease_id, json_build_array('revoked', e.resource, e.lease_id))::word];
+END $$;
+
+-- Renew a live lease no more, so that it ends as promised, and tell its holder.
+CREATE OR REPLACE FUNCTION end_at_expiry(e entries, now bigint, promised bigint, watched boolean) RETURNS word[]
+LANGUAGE plpgsql AS $$
+DECLARE
+    said word[] := tell_of_the_end(e);
+BEGIN
+    -- With no time of its own it would last as long as its parent goes on; from here on it has what was promised.
+    UPDATE entries t
+       SET revoked = true, ttl = CASE WHEN t.ttl = 0 THEN promised - now ELSE t.ttl END,
+           expiry = CASE WHEN t.ttl = 0 THEN promised ELSE t.expiry END
+     WHERE t.namespace = e.namespace AND t.resource = e.resource;
+    IF watched THEN
+        said := said || event('revoked', e, now, promised - now);
     END IF;
     RETURN said;
 END $$;
@@ -138,14 +179,15 @@ BEGIN
            renewed = now, renewals = 0, metadata = o.metadata, notify = o.notify, parent = o.parent,
            parent_token = o.parent_token, soft = o.soft, grace = o.grace, lock_delay = o.lock_delay,
            hold_at_least = o.hold_at_least, ended = '', revoked = false, children = false, waiting = e.waiting,
-           reserved_until = NULL, reserved_id = '', reserved_for = ''
+           reserved_until = NULL, reserved_id = '', reserved_for = '', reserved_state = '', state = e.reserved_state,
+           children_ended = 0
      WHERE t.namespace = e.namespace AND t.resource = e.resource;
     IF watched THEN
         e.token := minted;
         e.holder := o.holder;
         said := said || event('granted', e, now, ends - now);
     END IF;
-    RETURN ROW('[1,' || minted || ',' || ends - now || ']', said, NULL)::reply;
+    RETURN ROW(granted(minted, ends - now, e.reserved_state), said, NULL)::reply;
 END $$;
 
 CREATE OR REPLACE FUNCTION acquire_one(e entries, o operation, now bigint, floor bigint, watched boolean) RETURNS reply
@@ -174,9 +216,12 @@ BEGIN
     IF e.lease_id <> '' THEN
         IF now < expiry THEN
             IF e.lease_id = o.lease_id THEN
-                RETURN answer('1', e.token::text, (expiry - now)::text);
+                RETURN ROW(granted(e.token, expiry - now, e.state), NULL, NULL)::reply;
             END IF;
-            RETURN wait(e, o, now, e.holder, expiry, NULL);
+            IF o.recover AND e.soft > 0 AND e.soft <= now - e.granted AND NOT e.revoked THEN
+                said := end_at_expiry(e, now, expiry, watched);
+            END IF;
+            RETURN wait(e, o, now, e.holder, expiry, said);
         END IF;
         IF e.lease_id = o.lease_id THEN
             -- Its own grant has run out: a request that was that late must not start a second turn by itself.
@@ -193,7 +238,7 @@ BEGIN
         IF e.reserved_until IS NOT NULL AND (
             CASE WHEN e.reserved_for <> '' THEN e.reserved_for <> o.holder ELSE e.reserved_id <> o.lease_id END
         ) THEN
-            RETURN wait(e, o, now, '', now, said);
+            RETURN wait(e, o, now, '', e.reserved_until, said);
         END IF;
     END IF;
     RETURN grant_it(e, o, now, floor, expiry, said, watched);
@@ -241,6 +286,9 @@ BEGIN
        SET expiry = extended, ttl = CASE WHEN t.ttl = 0 THEN 0 ELSE greatest(t.ttl, o.ttl) END, renewed = now,
            renewals = t.renewals + 1
      WHERE t.namespace = e.namespace AND t.resource = e.resource;
+    IF e.children_ended > 0 THEN
+        RETURN answer('3', (extended - now)::text, e.children_ended::text);
+    END IF;
     RETURN answer('3', (extended - now)::text);
 END $$;
 
@@ -263,7 +311,7 @@ BEGIN
     END IF;
     IF e.lease_id = o.lease_id AND now < expiry THEN
         free_at := CASE WHEN e.hold_at_least = 0 THEN now ELSE greatest(now, e.granted + e.hold_at_least) END;
-        said := finish(e, now, 'released', free_at, o.holder, watched);
+        said := finish(e, o, now, 'released', free_at, watched);
         RETURN ROW(format('[5,%s]', free_at - now), said, NULL)::reply;
     END IF;
     IF e.waiting AND EXISTS (
@@ -280,8 +328,11 @@ BEGIN
         END IF;
         IF now >= free_at OR e.lease_id = '' THEN
             e := call_next(e, now);
+            IF e.reserved_for <> '' THEN
+                said := call_of_first(e, now);  -- who would have told the others when that is over has gone
+            END IF;
         END IF;
-        said := call_of(before, e);
+        said := said || call_of(before, e);
         PERFORM save(tidy(e, now));
         RETURN ROW('[6,"was waiting"]', said, unsaid)::reply;
     END IF;
@@ -303,24 +354,11 @@ BEGIN
     IF e.lease_id = '' OR now >= expiry OR o.token <> e.token THEN
         RETURN answer('6', '"not held"');
     END IF;
-    IF e.notify <> '' THEN
-        said := ARRAY[ROW(e.notify, e.lease_id, json_build_array('revoked', e.resource, e.lease_id))::word];
-    END IF;
     IF o.flag THEN
-        said := said || finish(e, now, 'revoked', now, '', watched);
+        said := tell_of_the_end(e) || finish(e, o, now, 'revoked', now, watched);
         RETURN ROW('[5,0]', said, NULL)::reply;
     END IF;
-    e.revoked := true;
-    IF e.ttl = 0 THEN
-        -- It would last as long as its parent goes on; from here on it has the time that was promised, and no more.
-        e.ttl := expiry - now;
-        e.expiry := expiry;
-    END IF;
-    PERFORM save(e);
-    IF watched THEN
-        said := said || event('revoked', e, now, expiry - now);
-    END IF;
-    RETURN ROW(format('[5,%s]', expiry - now), said, NULL)::reply;
+    RETURN ROW(format('[5,%s]', expiry - now), end_at_expiry(e, now, expiry, watched), NULL)::reply;
 END $$;
 
 -- What becomes of one operation; the entry is NULL where there is none, which only an acquire and an abandonment make.
