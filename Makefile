@@ -35,6 +35,10 @@ proof: $(READY)  ## the long proofs in full: ten times as many examples and inte
 	@tests/install-packages
 	LEASEHOLD_SCALE=1 $(BIN)/python -m pytest -n 2 --dist loadfile -m heavy
 
+chaos: $(READY)  ## elections and rolling restarts, hundreds of them, with kill -9 at random (20 min)
+	@tests/install-packages
+	$(BIN)/python -m pytest -m chaos
+
 lint: $(READY)   ## formatting, lint rules, types, layers
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .

@@ -171,7 +171,7 @@ def test_whoever_takes_over_does_not_wait_for_a_call_that_the_one_before_has_in_
         may_take.wait(LONG)
         desk._take(news)
 
-    desk.listener._take = slowly  # type: ignore[method-assign]
+    desk.listener._take = slowly
     desk.line.wait_for_reader("leasehold-listener")
     desk.line.say("first")
     assert in_hand.wait(LONG)
