@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from leasehold.core.ops import Acquire, Event, Op, Outcome
     from leasehold.core.timing import Duration, Timing
     from leasehold.patterns.campaign_async import AsyncCampaign, AsyncObservation, AsyncTerm
+    from leasehold.patterns.drain import Heir
     from leasehold.patterns.drain import State as Handed
     from leasehold.runtime.engine import Engine
 
@@ -123,14 +124,14 @@ class AsyncLease(Tenure):
     async def drain(
         self,
         timeout: Duration | None = None,  # noqa: ASYNC109 - it ends the wait, not the work
-        to: str | None = None,
+        to: Heir = None,
         state: Handed = b"",
         within: Duration = 5.0,
     ) -> bool:
         """Take no more work, wait for what is in flight, then release; or, with ``to``, hand over. True if that ended it.
 
-        Raises `StillWorking` if the time is over first: the lease is kept then, and this may be called again. The state
-        may be a function, to be called when the work has ended.
+        Raises `StillWorking` if the time is over first: the lease is kept then, and this may be called again. The name
+        and the state may be functions, which are called when the work has ended; nobody's name, None, means a release.
         """
         return await drain.drain_async(self, timeout, to, state, within)
 

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from leasehold.core.ops import Acquire
     from leasehold.core.timing import Duration, Timing
     from leasehold.patterns.campaign import Campaign, Observation, Term
+    from leasehold.patterns.drain import Heir
     from leasehold.patterns.drain import State as Handed
     from leasehold.patterns.election import Leader
     from leasehold.runtime.engine import Engine
@@ -113,12 +114,12 @@ class Lease(Tenure):
         return drain.Work(self)
 
     def drain(
-        self, timeout: Duration | None = None, to: str | None = None, state: Handed = b"", within: Duration = 5.0
+        self, timeout: Duration | None = None, to: Heir = None, state: Handed = b"", within: Duration = 5.0
     ) -> bool:
         """Take no more work, wait for what is in flight, then release; or, with ``to``, hand over. True if that ended it.
 
-        Raises `StillWorking` if the time is over first: the lease is kept then, and this may be called again. The state
-        may be a function, to be called when the work has ended.
+        Raises `StillWorking` if the time is over first: the lease is kept then, and this may be called again. The name
+        and the state may be functions, which are called when the work has ended; nobody's name, None, means a release.
         """
         return drain.drain(self, timeout, to, state, within)
 

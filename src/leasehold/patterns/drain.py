@@ -6,19 +6,20 @@ It can't end work that doesn't end by itself: then the lease is kept, and renewe
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from leasehold.core.timing import to_ns
 from leasehold.errors import ConfigError, Draining, StillWorking
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
     from leasehold.core.timing import Duration
     from leasehold.runtime.tenure import Tenure
 
-    State: TypeAlias = bytes | Callable[[], bytes]
-    """What is handed over; what it is may be asked once the work has ended."""
+    Heir: TypeAlias = str | Callable[[], Any] | None
+    State: TypeAlias = bytes | Callable[[], Any]
+    """Who gets it, and what is left for them: said now or, by a function, when the work has ended."""
 
 
 class Intake:
@@ -103,29 +104,20 @@ def seconds_of(timeout: Duration | None) -> float | None:
     return seconds
 
 
-class Endable(Protocol):
-    """How a lease is ended, by the face that it is of."""
-
-    def release(self) -> Any:
-        """Give it back."""
-        ...
-
-    def hand_over(self, to: str, state: bytes, within: Duration) -> Any:
-        """Give it to somebody."""
-        ...
-
-
-def drain(tenure: Any, timeout: Duration | None, to: str | None, state: State, within: Duration) -> bool:
+def drain(tenure: Any, timeout: Duration | None, to: Heir, state: State, within: Duration) -> bool:
     """Close the intake, wait for the work, release or hand over."""
     seconds, empty = seconds_of(timeout), threading.Event()
     intake_of(tenure).close(empty.set)
     if not empty.wait(seconds):
         raise still_working(tenure)
-    return bool(_end(tenure, to, state, within))
+    heir = to() if callable(to) else to
+    if heir is None:
+        return bool(tenure.release())
+    return bool(tenure.hand_over(heir, state() if callable(state) else state, within))
 
 
-async def drain_async(tenure: Any, timeout: Duration | None, to: str | None, state: State, within: Duration) -> bool:  # noqa: ASYNC109 - it ends the wait, not the work
-    """Do the same on an event loop."""
+async def drain_async(tenure: Any, timeout: Duration | None, to: Heir, state: State, within: Duration) -> bool:  # noqa: ASYNC109 - it ends the wait, not the work
+    """Do the same on an event loop; what is asked for may have to be awaited."""
     import asyncio  # noqa: PLC0415 - threads don't need it
 
     seconds, empty, loop = seconds_of(timeout), asyncio.Event(), asyncio.get_running_loop()
@@ -135,11 +127,13 @@ async def drain_async(tenure: Any, timeout: Duration | None, to: str | None, sta
             await empty.wait()
     except TimeoutError:
         raise still_working(tenure) from None
-    ended: Awaitable[Any] = _end(tenure, to, state, within)
-    return bool(await ended)
+    heir = await _said(to)
+    if heir is None:
+        return bool(await tenure.release())
+    return bool(await tenure.hand_over(heir, await _said(state), within))
 
 
-def _end(lease: Endable, to: str | None, state: State, within: Duration) -> Any:
-    if to is None:
-        return lease.release()
-    return lease.hand_over(to, state() if callable(state) else state, within)
+async def _said(value: Any) -> Any:
+    if callable(value):
+        value = value()
+    return await value if hasattr(value, "__await__") else value

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from leasehold.core.timing import Duration
-    from leasehold.patterns.drain import State
+    from leasehold.patterns.drain import Heir, State
 
 
 class DrainOnSigterm:
@@ -27,7 +27,7 @@ class DrainOnSigterm:
     """
 
     def __init__(
-        self, leases: tuple[Any, ...], timeout: Duration | None, to: str | None, state: State, within: Duration
+        self, leases: tuple[Any, ...], timeout: Duration | None, to: Heir, state: State, within: Duration
     ) -> None:
         if not leases:
             raise ConfigError("say which leases to drain")
@@ -124,7 +124,7 @@ class DrainOnSigterm:
 def drain_on_sigterm(
     *leases: Any,
     timeout: Duration | None = None,
-    to: str | None = None,
+    to: Heir = None,
     state: State = b"",
     within: Duration = 5.0,
 ) -> DrainOnSigterm:
