@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 PICTURE = Path(__file__).parents[2] / "docs" / "pictures" / "rolling-restart.svg"
 WIDTH, LEFT, RIGHT = 960, 100, 20
-ROW, PANEL = 28, 250
+ROW, PANEL = 28, 220
 INK, FAINT, HELD, BAD = "#24292f", "#8c959f", "#2f81f7", "#d1242f"
 
 
@@ -67,6 +67,7 @@ def draw(drawing: Drawing, top: float, title: str, report: Report, seconds: floa
     for second in range(int(seconds) + 1):
         drawing.bar(second, second, rows - 14, 4 * ROW + 26, (FAINT, 0.4))
         drawing.text(drawing.x(second), rows + 4 * ROW + 26, f"{second} s", size=11, colour=FAINT, anchor="middle")
+    drawing.text(10, rows - 18, "no holder for", size=11, colour=BAD)
     for number, name in enumerate(WORKERS):
         y = rows + number * ROW
         drawing.text(10, y + 13, name)
@@ -86,7 +87,7 @@ def draw(drawing: Drawing, top: float, title: str, report: Report, seconds: floa
     for earlier, later in zip(report.holds, report.holds[1:], strict=False):
         start, end = at(earlier.end), at(later.start)
         drawing.bar(start, end, rows - 14, 4 * ROW + 12, (BAD, 0.12))
-        label = f"{1000 * (end - start):.0f} ms without a holder"
+        label = f"{1000 * (end - start):.0f} ms"
         drawing.text(drawing.x((start + end) / 2), rows - 18, label, size=11, colour=BAD, anchor="middle")
 
 

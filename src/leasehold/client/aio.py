@@ -49,8 +49,7 @@ if TYPE_CHECKING:
     from leasehold.core.ops import Acquire, Event, Op, Outcome
     from leasehold.core.timing import Duration, Timing
     from leasehold.patterns.campaign_async import AsyncCampaign, AsyncObservation, AsyncTerm
-    from leasehold.patterns.drain import Heir
-    from leasehold.patterns.drain import State as Handed
+    from leasehold.patterns.drain import Work
     from leasehold.runtime.engine import Engine
 
     Result = TypeVar("Result")
@@ -117,15 +116,15 @@ class AsyncLease(Tenure):
         self.check()
         return await self._give_back(self._now(), raising=True, release=release)
 
-    def work(self) -> drain.Work:
+    def work(self) -> Work:
         """Count the body of a ``with`` as work in flight. Raises `Draining` once ``drain()`` was called, or `LeaseLost`."""
         return drain.Work(self)
 
     async def drain(
         self,
         timeout: Duration | None = None,  # noqa: ASYNC109 - it ends the wait, not the work
-        to: Heir = None,
-        state: Handed = b"",
+        to: str | Callable[[], Any] | None = None,
+        state: bytes | Callable[[], Any] = b"",
         within: Duration = 5.0,
     ) -> bool:
         """Take no more work, wait for what is in flight, then release; or, with ``to``, hand over. True if that ended it.

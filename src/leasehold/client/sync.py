@@ -44,8 +44,7 @@ if TYPE_CHECKING:
     from leasehold.core.ops import Acquire
     from leasehold.core.timing import Duration, Timing
     from leasehold.patterns.campaign import Campaign, Observation, Term
-    from leasehold.patterns.drain import Heir
-    from leasehold.patterns.drain import State as Handed
+    from leasehold.patterns.drain import Work
     from leasehold.patterns.election import Leader
     from leasehold.runtime.engine import Engine
 
@@ -109,12 +108,16 @@ class Lease(Tenure):
         self.check()
         return self._give_back(self._now(), raising=True, release=release)
 
-    def work(self) -> drain.Work:
+    def work(self) -> Work:
         """Count the body of a ``with`` as work in flight. Raises `Draining` once ``drain()`` was called, or `LeaseLost`."""
         return drain.Work(self)
 
     def drain(
-        self, timeout: Duration | None = None, to: Heir = None, state: Handed = b"", within: Duration = 5.0
+        self,
+        timeout: Duration | None = None,
+        to: str | Callable[[], Any] | None = None,
+        state: bytes | Callable[[], Any] = b"",
+        within: Duration = 5.0,
     ) -> bool:
         """Take no more work, wait for what is in flight, then release; or, with ``to``, hand over. True if that ended it.
 

@@ -52,8 +52,6 @@ class Looker(Protocol):
 class Term(BaseTerm):
     """One time of leading, in a ``with``. Being lost ends the body by `LeaseLost` from ``check()``, and no more than that."""
 
-    __slots__ = ()
-
     def resign(self) -> bool:
         """Stop leading. True if that ended the term, False if it was over already. Stop the work first."""
         return bool(self.lease.release())

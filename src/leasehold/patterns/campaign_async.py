@@ -41,11 +41,7 @@ class Looker(Protocol):
 class AsyncTerm(BaseTerm):
     """One time of leading, in an ``async with``, whose body is cancelled when the term is lost; the loop goes on."""
 
-    __slots__ = ("_cut",)
-
-    def __init__(self, lease: Any, prepared: Any) -> None:
-        super().__init__(lease, prepared)
-        self._cut: asyncio.Timeout | None = None
+    _cut: asyncio.Timeout | None = None
 
     async def resign(self) -> bool:
         """Stop leading. True if that ended the term, False if it was over already. Stop the work first."""

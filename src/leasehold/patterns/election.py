@@ -92,13 +92,14 @@ class Rest:
 class BaseTerm:
     """What `Term` and `AsyncTerm` have in common."""
 
-    __slots__ = ("lease", "prepared")
+    lease: Any
+    """The lease that it stands on."""
+    prepared: Any
+    """What the ``ready`` work returned."""
 
     def __init__(self, lease: Any, prepared: Any) -> None:
         self.lease = lease
-        """The lease that it stands on."""
         self.prepared = prepared
-        """What the ``ready`` work returned."""
 
     @property
     def resource(self) -> str:

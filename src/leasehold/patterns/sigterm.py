@@ -12,6 +12,7 @@ from leasehold.runtime.log import log
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable
     from types import TracebackType
     from typing import Self
 
@@ -124,8 +125,8 @@ class DrainOnSigterm:
 def drain_on_sigterm(
     *leases: Any,
     timeout: Duration | None = None,
-    to: Heir = None,
-    state: State = b"",
+    to: str | Callable[[], Any] | None = None,
+    state: bytes | Callable[[], Any] = b"",
     within: Duration = 5.0,
 ) -> DrainOnSigterm:
     """Drain these leases when SIGTERM comes, as ``lease.drain()`` does. Use it in a ``with``, in the main thread.
