@@ -21,6 +21,7 @@ class Etcdctl(Blocking):
         "callers*": "a process for each caller",
         "holding*": "a process for each lease",
         "contention": "a process for each turn",
+        "takeover": "its process goes on when ours is killed",
         "tries": "it can't try without waiting",
     }
 

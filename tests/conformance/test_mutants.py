@@ -153,8 +153,8 @@ MUTANTS = {
         "that_is_repeated or own_grant",
     ),
     "an async body that is not cancelled": (
-        "client/aio.py",
-        "            self._body.cancel()",
+        "client/body.py",
+        "            self._task.cancel()",
         "            pass",
         "body_is_cancelled",
     ),

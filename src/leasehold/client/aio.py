@@ -13,10 +13,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from leasehold.client.base import BaseClient
+from leasehold.client.body import Body
+from leasehold.client.crowd import check_places, dispose, granted, let_go, settle
 from leasehold.client.grant import BaseGrant, request, transactional
-from leasehold.client.options import handover
-from leasehold.client.place import BasePlace
-from leasehold.client.sync import DISPOSABLE, RELEASED
+from leasehold.client.options import handover, require
+from leasehold.client.place import BasePlace, give_up, soonest
+from leasehold.client.sync import RELEASED
 from leasehold.client.terms import (
     FOR_EVER_NS,
     check_force,
@@ -32,14 +34,20 @@ from leasehold.core.lease import check_resource
 from leasehold.core.ops import Loss, Lost, Release, Released, Revoke, Unknown
 from leasehold.errors import ConfigError, LeaseHeld, LeaseLost
 from leasehold.patterns import campaign_async, drain
+from leasehold.patterns.again import AsyncAgain
 from leasehold.patterns.election import Leader
+from leasehold.patterns.opening import Opening
+from leasehold.patterns.semaphore import AsyncSemaphore
+from leasehold.patterns.session import AsyncSession, new_name
+from leasehold.patterns.several import acquire_all_async
 from leasehold.runtime.batcher import Job
 from leasehold.runtime.tenure import Tenure
 from leasehold.runtime.under import Under
 from leasehold.runtime.watch import Watch
+from leasehold.stores.base import Capability
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
     from types import TracebackType
     from typing import Any, Self, TypeVar, Unpack
 
@@ -50,6 +58,7 @@ if TYPE_CHECKING:
     from leasehold.core.timing import Duration, Timing
     from leasehold.patterns.campaign_async import AsyncCampaign, AsyncObservation, AsyncTerm
     from leasehold.patterns.drain import Work
+    from leasehold.patterns.several import AsyncBundle
     from leasehold.runtime.engine import Engine
 
     Result = TypeVar("Result")
@@ -62,13 +71,15 @@ class AsyncLease(Tenure):
     """A lease held by this process. Use it in an ``async with``, or await ``release()``."""
 
     _loop: asyncio.AbstractEventLoop
-    _body: asyncio.Task[Any] | None = None
-    _cancelling = 0
-    _interrupted = False
+    _own: Body | None = None
+    """The body of its own 'async with'."""
+    _bodies: list[Body]
+    """That one, and those that have entered it again."""
     _tasks: set[asyncio.Task[Any]] | None = None
 
     def _settle_in(self) -> None:
         self._loop = asyncio.get_running_loop()
+        self._bodies = []
 
     @property
     def lost(self) -> asyncio.Event:
@@ -139,7 +150,7 @@ class AsyncLease(Tenure):
             release = Release(self._op.resource, self._op.lease_id)
         # Stop believing and renewing first: a late renewal must not follow the release.
         self._advance(RELEASED, now)
-        if self._released or self._belief.loss not in DISPOSABLE or self._generation != self._engine.generation:
+        if not self._to_give_back():
             return False
         try:
             outcome, _ = await _call(self._engine, release)
@@ -154,51 +165,69 @@ class AsyncLease(Tenure):
         self._released = True
         return isinstance(outcome, Released)
 
+    def again(self) -> AsyncAgain[Self]:
+        """Enter it once more: ``async with lease.again():``, in any task. The same lease, with the same token.
+
+        Whoever leaves last gives it back, be it this one or the ``async with`` of the lease; ``release()`` ends it for
+        all. Each body is cancelled when the lease is lost.
+        """
+        return AsyncAgain(self)
+
     async def __aenter__(self) -> Self:
-        task = asyncio.current_task()
-        assert task is not None
-        if self._body is not None:
-            raise ConfigError("this lease is in an 'async with' already: acquire another")
-        self._cancelling = task.cancelling()
-        self._body = task
-        try:
-            self.check()  # after the body can be found there: a loss from here on cancels it
-        except LeaseLost:
-            self._body = None
-            raise
+        if self._own is not None:
+            raise ConfigError("this lease is in an 'async with' already: use again(), or acquire another")
+        self._own = self._enter()
         return self
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        task, self._body = self._body, None
-        assert task is not None
+        body, self._own = self._own, None
+        assert body is not None
+        await self._leave(body, exc_type)
+
+    def _join(self) -> Body:
+        body = self._enter()
+        with self._lock:
+            self._inside += 1
+        return body
+
+    def _enter(self) -> Body:
+        body = Body()
+        self._bodies.append(body)
+        try:
+            self.check()  # after the body can be found there: a loss from here on cancels it
+        except LeaseLost:
+            self._bodies.remove(body)
+            raise
+        return body
+
+    async def _leave(self, body: Body, exc_type: type[BaseException] | None) -> None:
+        self._bodies.remove(body)
         now = self._now()
         self._tick(now)
         loss = self._belief.loss or (Loss.EXPIRED if now >= self._deadline_ns else None)
-        # As asyncio.timeout does: take our own cancellation back, and see whether there was another one.
-        outside = task.uncancel() > self._cancelling if self._interrupted else task.cancelling() > self._cancelling
-        try:
-            await self._give_back(now, raising=False)
-        except asyncio.CancelledError:
-            if not self._interrupted or task.cancelling() > self._cancelling:
-                raise
-        ours = self._interrupted and not outside and exc_type is asyncio.CancelledError
-        if loss is not None and loss is not Loss.RELEASED and (exc_type is None or ours):
+        body.take_back()
+        if self._is_last_out():
+            try:
+                await self._give_back(now, raising=False)
+            except asyncio.CancelledError:
+                if not body.was_ours():
+                    raise
+        if loss is not None and loss is not Loss.RELEASED and (exc_type is None or body.was_cancelled_by_us(exc_type)):
             raise LeaseLost(self.resource, token=self.token, reason=str(loss)) from None
 
     def _wake(self) -> None:
-        concerned = self._body is not None and self._belief.loss is not Loss.RELEASED
-        if concerned or self._lost is not None:
+        if self._lost is not None or (self._bodies and self._belief.loss is not Loss.RELEASED):
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
                 self._loop.call_soon_threadsafe(self._interrupt)
 
     def _interrupt(self) -> None:
         if self._lost is not None:
             self._lost.set()
-        if self._body is not None and self._belief.loss is not Loss.RELEASED and not self._interrupted:
-            self._interrupted = True
-            self._body.cancel()
+        if self._belief.loss is not Loss.RELEASED:
+            for body in self._bodies:
+                body.cancel()
 
     def _call(self, callback: Callable[[Any], object]) -> None:
         with contextlib.suppress(RuntimeError):
@@ -218,31 +247,10 @@ class AsyncChildLease(Under, AsyncLease):
     """A lease under another one."""
 
 
-class Acquisition:
+class Acquisition(Opening[AsyncLease]):
     """What ``acquire()`` returns: await it for the lease, or use it in an ``async with``."""
 
-    __slots__ = ("_lease", "_start")
-
-    def __init__(self, start: Callable[[], Coroutine[Any, Any, AsyncLease]]) -> None:
-        self._start = start
-        self._lease: AsyncLease | None = None
-
-    def __await__(self) -> Generator[Any, None, AsyncLease]:
-        return self._start().__await__()
-
-    async def __aenter__(self) -> AsyncLease:
-        self._lease = await self._start()
-        try:
-            return await self._lease.__aenter__()
-        except BaseException:
-            await self._lease._give_back(self._lease._now(), raising=False)
-            raise
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        assert self._lease is not None
-        await self._lease.__aexit__(exc_type, exc, traceback)
+    __slots__ = ()
 
 
 class AsyncGrant(BaseGrant):
@@ -349,6 +357,99 @@ class AsyncClient(BaseClient):
         except LeaseHeld:
             return None
 
+    def acquire_all(
+        self,
+        resources: Iterable[str],
+        ttl: Duration | Timing | None = 30.0,
+        wait: Duration | None = None,
+        **options: Unpack[Options],
+    ) -> Opening[AsyncBundle[AsyncLease]]:
+        """Acquire several resources, all or none, and return the leases as an `AsyncBundle`, or raise `LeaseHeld`.
+
+        Those that are free are taken in one batch; for the others it waits in the order of their names, so that those
+        who acquire several in this way never wait for each other in a circle.
+        """
+        return acquire_all_async(self, resources, ttl, wait, options)
+
+    async def try_each(
+        self,
+        resources: Iterable[str],
+        ttl: Duration | Timing | None = 30.0,
+        **options: Unpack[Options],
+    ) -> dict[str, AsyncLease]:
+        """Ask for several in one batch, and return the leases on those that are free now, by name."""
+        places = self._places(resources, ttl, 0, options)
+        try:
+            while asking := [place for place in places if place._open]:
+                again_ns = await self._ask(asking)
+                if again_ns != FOR_EVER_NS:
+                    await self._pause(asking, again_ns)
+        except BaseException:
+            give_up(places)
+            raise
+        return {place.resource: place.lease for place in places if place.lease is not None}
+
+    async def release_each(self, leases: Iterable[AsyncLease]) -> None:
+        """Give several back, in one batch. What gets no answer is given back in the background."""
+        given = let_go(self._engine, leases)
+        try:
+            answers = await _call_each(self._engine, [release for _, release in given])
+            settle(given, [outcome for outcome, _ in answers])
+        finally:
+            dispose(self._engine, given)
+
+    def places(
+        self,
+        resources: Iterable[str],
+        ttl: Duration | Timing | None = 30.0,
+        **options: Unpack[Options],
+    ) -> Sequence[AsyncPlace]:
+        """Return a place for each of several resources, for ``wait_any``, which queues up at all of them at once."""
+        return self._places(resources, ttl, None, options)
+
+    async def wait_any(
+        self,
+        places: Sequence[AsyncPlace],
+        timeout: Duration | None = None,  # noqa: ASYNC109 - it keeps the places
+    ) -> AsyncLease | None:
+        """Wait until one of the places has its lease, and return that. None: not within the time; we keep our places.
+
+        Of the others, some may have theirs by then too: see ``place.lease``, and leave those that you don't want.
+        """
+        check_places(places)
+        lease: AsyncLease | None = granted(places)
+        if lease is not None:
+            return lease
+        until_ns = places[0]._until(timeout)
+        try:
+            while True:
+                again_ns = await self._ask(places)
+                if (lease := granted(places)) is not None or self._engine.clock.now() >= until_ns:
+                    return lease
+                await self._pause(places, min(again_ns, until_ns))
+        except BaseException:
+            give_up(places)
+            raise
+
+    def session(
+        self, ttl: Duration | Timing = 15.0, name: str | None = None, **options: Unpack[Options]
+    ) -> Opening[AsyncSession[AsyncLease]]:
+        """Begin a session: one renewal keeps all leases that are acquired through it, and they end with it.
+
+        It is a lease itself, on a resource of its own, whose name starts with ``session/`` unless one is given.
+        """
+        require(self._engine.store.guarantees, Capability.SESSIONS, "carry leases along with a session")
+        acquisition = self.acquire(name or new_name(), ttl, 0, **options)
+
+        async def start() -> AsyncSession[AsyncLease]:
+            return AsyncSession(self, await acquisition)
+
+        return Opening(start)
+
+    def semaphore(self, name: str, slots: int) -> AsyncSemaphore[AsyncLease]:
+        """Return a semaphore of that many slots: resources of their own, ``name/0`` and so on. Nothing is asked yet."""
+        return AsyncSemaphore(self, name, slots)
+
     async def acquire_in(
         self,
         connection: Any,
@@ -371,6 +472,12 @@ class AsyncClient(BaseClient):
         self._engine.require_open()
         engine = self._engine
         return (await asyncio.to_thread(engine.store.read, [check_resource(resource)], timeout=engine.timeout))[0]
+
+    async def get_each(self, resources: Iterable[str]) -> Sequence[Record | None]:
+        """Return who holds each of the resources, or None, as it was at one time."""
+        self._engine.require_open()
+        engine, names = self._engine, [check_resource(resource) for resource in resources]
+        return await asyncio.to_thread(engine.store.read, names, timeout=engine.timeout)
 
     async def list(self, prefix: str = "") -> list[Record]:
         """Return all leases whose resource starts with the prefix, by name."""
@@ -482,7 +589,7 @@ class AsyncClient(BaseClient):
             if isinstance(decision, Sleep):
                 if pause_ns == FOR_EVER_NS:
                     self._refuse_deadlock(asyncio.current_task(), outcome)
-                called = await self._sleep(claim, min(decision.until_ns, pause_ns))
+                called = await self._sleep((claim,), min(decision.until_ns, pause_ns))
                 engine.require_open()
                 check_parent(engine, terms)
                 if not called and clock.now() >= pause_ns:
@@ -490,7 +597,27 @@ class AsyncClient(BaseClient):
             if isinstance(decision, StartOver):
                 start_over(engine, claim)
 
-    async def _sleep(self, claim: Claim, until_ns: int) -> bool:
+    def _places(
+        self, resources: Iterable[str], ttl: Duration | Timing | None, wait: Duration | None, options: Options
+    ) -> Sequence[AsyncPlace]:
+        self._engine.require_open()
+        terms = self._terms.terms(ttl, options)
+        return [AsyncPlace(self, make_claim(self._engine, resource, terms, wait), terms) for resource in resources]
+
+    async def _ask(self, places: Sequence[AsyncPlace]) -> int:
+        """Ask for all of these together, and return when to ask again."""
+        answers = await _call_each(self._engine, [place._claim.sending() for place in places])
+        return soonest(places, answers, _hold)
+
+    async def _pause(self, places: Sequence[AsyncPlace], until_ns: int) -> None:
+        """Wait until then, or until one of them is called."""
+        await self._sleep([place._claim for place in places], until_ns)
+        self._engine.require_open()
+        check_parent(self._engine, places[0]._terms)
+
+    async def _sleep(self, claims: Sequence[Claim], until_ns: int) -> bool:
+        """Wait until then, or until one of them is called; return whether it was."""
+        waiters = self._engine.waiters
         loop = asyncio.get_running_loop()
         called = asyncio.Event()
 
@@ -498,10 +625,13 @@ class AsyncClient(BaseClient):
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(called.set)
 
-        self._engine.waiters.ring(claim.op.lease_id, bell)
+        for claim in claims:
+            waiters.ring(claim.op.lease_id, bell)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(0, until_ns - self._engine.clock.now()) / 1e9):
                 await called.wait()
+        for claim in claims:
+            waiters.mute(claim.op.lease_id)  # a call that comes while we ask is for the next time
         return called.is_set()
 
 
@@ -555,11 +685,16 @@ def _hold(engine: Engine, op: Acquire, terms: Terms, take: Take, sent_ns: int) -
 
 async def _call(engine: Engine, op: Op) -> tuple[Outcome, int]:
     """Have the operation sent with the next batch; return the outcome, and the time before it was sent."""
+    return (await _call_each(engine, [op]))[0]
+
+
+async def _call_each(engine: Engine, ops: Sequence[Op]) -> Sequence[tuple[Outcome, int]]:
+    """Have several sent together, in as few batches as the store takes them."""
     loop = asyncio.get_running_loop()
-    job = Job(op, loop.create_future(), loop)
-    engine.batcher.submit(job)
+    jobs = [Job(op, loop.create_future(), loop) for op in ops]
+    engine.batcher.submit(*jobs)
     try:
-        return await job.answer
+        return [await job.answer for job in jobs]
     except asyncio.CancelledError:
-        engine.batcher.withdraw(job)
+        engine.batcher.withdraw(*jobs)
         raise

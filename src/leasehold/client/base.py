@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from leasehold.client.options import TermsBook, check_holder, positive_ns
 from leasehold.client.terms import default_url
-from leasehold.core.ops import Held
+from leasehold.core.ops import Held, Loss
 from leasehold.core.timing import MAX_TTL_NS, Renewal
 from leasehold.errors import ConfigError, WouldDeadlock
 from leasehold.runtime.engine import Engine
@@ -16,6 +16,7 @@ from leasehold.stores.registry import url_of
 if TYPE_CHECKING:
     from leasehold.core.ops import Outcome
     from leasehold.core.timing import Duration
+    from leasehold.runtime.tenure import Tenure
     from leasehold.stores.registry import EngineLike
 
 
@@ -48,6 +49,10 @@ class BaseClient:
     def holder(self) -> str:
         """The name under which this client holds leases."""
         return self._engine.holder
+
+    def drop(self, lease: Tenure) -> None:
+        """Stop holding the lease now, and give it back in the background."""
+        self._engine.abandon(lease, Loss.RELEASED)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.url} holding {len(self._engine.held)}>"

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leasehold.client.terms import FOR_EVER_NS, check_wait, drop_claim
-from leasehold.errors import ConfigError
+from leasehold.client.terms import FOR_EVER_NS, check_wait, drop_claim, start_over
+from leasehold.core.claim import GiveUp, Sleep, StartOver, Take
+from leasehold.core.ops import Loss
+from leasehold.errors import ConfigError, LeaseHeld
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
     from typing import Any
 
     from leasehold.client.options import Terms
     from leasehold.core.claim import Claim
+    from leasehold.core.ops import Outcome
     from leasehold.core.timing import Duration
     from leasehold.runtime.engine import Engine
 
@@ -36,6 +40,11 @@ class BasePlace:
         return self._claim.op.resource
 
     @property
+    def lease(self) -> Any:
+        """The lease, once it has been granted, else None."""
+        return self._lease
+
+    @property
     def position(self) -> int:
         """How many were before us when we last asked."""
         return self._claim.position
@@ -57,9 +66,39 @@ class BasePlace:
             raise ConfigError(f"the place in the queue for {self.resource!r} was given up")
         return FOR_EVER_NS if timeout is None else self._engine.clock.now() + check_wait(timeout)
 
+    def _hear(self, outcome: Outcome, sent_ns: int, hold: Callable[..., Any]) -> int:
+        """Take the answer to our request, and return when to ask again."""
+        now = self._engine.clock.now()
+        decision = self._claim.after(outcome, sent_ns, now)
+        if isinstance(decision, Sleep):
+            return decision.until_ns
+        if isinstance(decision, StartOver):
+            start_over(self._engine, self._claim)
+            return now
+        if isinstance(decision, Take):
+            self._settle(hold(self._engine, self._claim.op, self._terms, decision, sent_ns))
+        elif isinstance(decision, GiveUp):
+            if not isinstance(decision.error, LeaseHeld) or self._claim.op.queue:
+                raise decision.error
+            self.leave()
+        return FOR_EVER_NS
+
     def _settle(self, lease: Any) -> None:
         """Take the lease, if it has been granted."""
         if lease is not None:
             self._lease = lease
             self._open = False
             self._engine.waiters.leave(self._claim.op.lease_id)
+
+
+def give_up(places: Iterable[BasePlace]) -> None:
+    """Leave nothing behind of places that were asked for together."""
+    for place in places:
+        place.leave()
+        if place.lease is not None:
+            place._engine.abandon(place.lease, Loss.RELEASED)
+
+
+def soonest(places: Iterable[BasePlace], answers: Iterable[tuple[Outcome, int]], hold: Callable[..., Any]) -> int:
+    """Hand each its answer, and return when the first of them is to ask again."""
+    return min([place._hear(outcome, sent_ns, hold) for place, (outcome, sent_ns) in zip(places, answers, strict=True)])

@@ -11,9 +11,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from leasehold.client.base import BaseClient
+from leasehold.client.crowd import batches, check_places, dispose, granted, let_go, settle
 from leasehold.client.grant import BaseGrant, request, transactional
-from leasehold.client.options import handover
-from leasehold.client.place import BasePlace
+from leasehold.client.options import handover, require
+from leasehold.client.place import BasePlace, give_up, soonest
 from leasehold.client.terms import (
     FOR_EVER_NS,
     check_force,
@@ -29,12 +30,17 @@ from leasehold.core.lease import check_resource
 from leasehold.core.ops import Loss, Lost, Release, Released, Revoke, Unknown
 from leasehold.errors import LeaseHeld, LeaseLost
 from leasehold.patterns import drain
+from leasehold.patterns.again import Again
+from leasehold.patterns.semaphore import Semaphore
+from leasehold.patterns.session import Session, new_name
+from leasehold.patterns.several import acquire_all
 from leasehold.runtime.tenure import Tenure
 from leasehold.runtime.under import Under
 from leasehold.runtime.watch import Watch
+from leasehold.stores.base import Capability
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from types import TracebackType
     from typing import Any, Self, TypeVar, Unpack
 
@@ -46,13 +52,10 @@ if TYPE_CHECKING:
     from leasehold.patterns.campaign import Campaign, Observation, Term
     from leasehold.patterns.drain import Work
     from leasehold.patterns.election import Leader
+    from leasehold.patterns.several import Bundle
     from leasehold.runtime.engine import Engine
 
     Result = TypeVar("Result")
-
-DISPOSABLE = (None, Loss.RELEASED, Loss.EXPIRED, Loss.REVOKED, Loss.STALLED)
-"""Losses after which the store may still have the lease under our id, so that giving it back makes sense."""
-
 
 RELEASED = Over(Loss.RELEASED)
 
@@ -133,7 +136,7 @@ class Lease(Tenure):
         try:
             # Stop believing and renewing first: a late renewal must not follow the release.
             self._advance(RELEASED, now)
-            if self._released or self._belief.loss not in DISPOSABLE or self._generation != engine.generation:
+            if not self._to_give_back():
                 return False
             outcome = engine.store.apply([release], timeout=engine.timeout)[0]
         except BaseException:
@@ -151,13 +154,26 @@ class Lease(Tenure):
         self.check()
         return self
 
+    def again(self) -> Again[Self]:
+        """Enter it once more: ``with lease.again():``, in any thread. The same lease, with the same token.
+
+        Whoever leaves last gives it back, be it this one or the ``with`` of the lease; ``release()`` ends it for all.
+        """
+        return Again(self)
+
+    def _join(self) -> None:
+        self.check()
+        with self._lock:
+            self._inside += 1
+
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         now = self._now()
         self._tick(now)
         loss = self._belief.loss or (Loss.EXPIRED if now >= self._deadline_ns else None)
-        self._give_back(now, raising=False)
+        if self._is_last_out():
+            self._give_back(now, raising=False)
         if exc_type is None and loss is not None and loss is not Loss.RELEASED:
             raise LeaseLost(self.resource, token=self.token, reason=str(loss))
 
@@ -285,6 +301,92 @@ class Client(BaseClient):
         except LeaseHeld:
             return None
 
+    def acquire_all(
+        self,
+        resources: Iterable[str],
+        ttl: Duration | Timing | None = 30.0,
+        wait: Duration | None = None,
+        **options: Unpack[Options],
+    ) -> Bundle[Lease]:
+        """Acquire several resources, all or none, and return the leases as a `Bundle`, or raise `LeaseHeld`.
+
+        Those that are free are taken in one batch; for the others it waits in the order of their names, so that those
+        who acquire several in this way never wait for each other in a circle.
+        """
+        return acquire_all(self, resources, ttl, wait, options)
+
+    def try_each(
+        self,
+        resources: Iterable[str],
+        ttl: Duration | Timing | None = 30.0,
+        **options: Unpack[Options],
+    ) -> dict[str, Lease]:
+        """Ask for several in one batch, and return the leases on those that are free now, by name."""
+        places = self._places(resources, ttl, 0, options)
+        try:
+            while asking := [place for place in places if place._open]:
+                again_ns = self._ask(asking)
+                if again_ns != FOR_EVER_NS:
+                    self._pause(asking, again_ns)
+        except BaseException:
+            give_up(places)
+            raise
+        return {place.resource: place.lease for place in places if place.lease is not None}
+
+    def release_each(self, leases: Iterable[Lease]) -> None:
+        """Give several back, in one batch. What gets no answer is given back in the background."""
+        engine = self._engine
+        given = let_go(engine, leases)
+        try:
+            for batch in batches(engine, given):
+                outcomes = engine.store.apply([release for _, release in batch], timeout=engine.timeout)
+                settle(batch, outcomes)
+        finally:
+            dispose(engine, given)
+
+    def places(
+        self,
+        resources: Iterable[str],
+        ttl: Duration | Timing | None = 30.0,
+        **options: Unpack[Options],
+    ) -> Sequence[Place]:
+        """Return a place for each of several resources, for ``wait_any``, which queues up at all of them at once."""
+        return self._places(resources, ttl, None, options)
+
+    def wait_any(self, places: Sequence[Place], timeout: Duration | None = None) -> Lease | None:
+        """Wait until one of the places has its lease, and return that. None: not within the time; we keep our places.
+
+        Of the others, some may have theirs by then too: see ``place.lease``, and leave those that you don't want.
+        """
+        check_places(places)
+        lease: Lease | None = granted(places)
+        if lease is not None:
+            return lease
+        until_ns = places[0]._until(timeout)
+        try:
+            while True:
+                again_ns = self._ask(places)
+                if (lease := granted(places)) is not None or self._engine.clock.now() >= until_ns:
+                    return lease
+                self._pause(places, min(again_ns, until_ns))
+        except BaseException:
+            give_up(places)
+            raise
+
+    def session(
+        self, ttl: Duration | Timing = 15.0, name: str | None = None, **options: Unpack[Options]
+    ) -> Session[Lease]:
+        """Begin a session: one renewal keeps all leases that are acquired through it, and they end with it.
+
+        It is a lease itself, on a resource of its own, whose name starts with ``session/`` unless one is given.
+        """
+        require(self._engine.store.guarantees, Capability.SESSIONS, "carry leases along with a session")
+        return Session(self, self.acquire(name or new_name(), ttl, 0, **options))
+
+    def semaphore(self, name: str, slots: int) -> Semaphore[Lease]:
+        """Return a semaphore of that many slots: resources of their own, ``name/0`` and so on. Nothing is asked yet."""
+        return Semaphore(self, name, slots)
+
     def acquire_in(
         self,
         connection: Any,
@@ -306,6 +408,11 @@ class Client(BaseClient):
         """Return who holds the resource, or None."""
         self._engine.require_open()
         return self._engine.store.read([check_resource(resource)], timeout=self._engine.timeout)[0]
+
+    def get_each(self, resources: Iterable[str]) -> Sequence[Record | None]:
+        """Return who holds each of the resources, or None, as it was at one time."""
+        self._engine.require_open()
+        return self._engine.store.read([check_resource(r) for r in resources], timeout=self._engine.timeout)
 
     def list(self, prefix: str = "") -> list[Record]:
         """Return all leases whose resource starts with the prefix, by name."""
@@ -396,6 +503,31 @@ class Client(BaseClient):
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _places(
+        self, resources: Iterable[str], ttl: Duration | Timing | None, wait: Duration | None, options: Options
+    ) -> Sequence[Place]:
+        self._engine.require_open()
+        terms = self._terms.terms(ttl, options)
+        return [Place(self, make_claim(self._engine, resource, terms, wait), terms) for resource in resources]
+
+    def _ask(self, places: Sequence[Place]) -> int:
+        """Ask for all of these together, and return when to ask again."""
+        engine = self._engine
+        again_ns = FOR_EVER_NS
+        for some in batches(engine, places):
+            sent = engine.clock.mark()
+            outcomes = engine.store.apply([place._claim.sending() for place in some], timeout=engine.timeout)
+            again_ns = min(again_ns, soonest(some, [(outcome, sent) for outcome in outcomes], _hold))
+        return again_ns
+
+    def _pause(self, places: Sequence[Place], until_ns: int) -> None:
+        """Wait until then, or until one of them is called."""
+        engine = self._engine
+        seconds = max(0, until_ns - engine.clock.now()) / 1e9
+        engine.waiters.wait([place._claim.op.lease_id for place in places], seconds)
+        engine.require_open()
+        check_parent(engine, places[0]._terms)
+
     def _pursue(self, claim: Claim, terms: Terms, pause_ns: int) -> Lease | None:
         """Ask until it is settled, but at least once; None: it is not by ``pause_ns``, and we keep our place."""
         engine = self._engine
@@ -412,7 +544,7 @@ class Client(BaseClient):
                 if pause_ns == FOR_EVER_NS:
                     self._refuse_deadlock(threading.current_thread(), outcome)
                 pause = max(0, min(decision.until_ns, pause_ns) - clock.now()) / 1e9
-                called = engine.waiters.wait(claim.op.lease_id, pause)
+                called = engine.waiters.wait((claim.op.lease_id,), pause)
                 engine.require_open()
                 check_parent(engine, terms)
                 if not called and clock.now() >= pause_ns:

@@ -1,1 +1,1 @@
-"""What people build with leases, ready made: decisions that are pure, and small drivers for threads and for asyncio."""
+"""What people build with leases: each noun in a module of its own, beneath the clients, for both faces."""

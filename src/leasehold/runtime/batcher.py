@@ -40,27 +40,26 @@ class Batcher:
         self._thread: threading.Thread | None = None
         self._idle = self._closed = False
 
-    def submit(self, job: Job) -> None:
-        """Send it with the next call."""
+    def submit(self, *jobs: Job) -> None:
+        """Send them with the next call, or the next few if they are many."""
         with self._condition:
             if not self._closed:
                 if self._thread is None:
                     self._thread = start_thread(self._run, "leasehold-batcher")
-                self._jobs.append(job)
+                self._jobs += jobs
                 if self._idle:
                     self._idle = False
                     self._condition.notify()
                 return
         closed = Unknown(StoreUnavailable(self._store.guarantees.store, "the client is closed"))
-        job.answer.set_result((closed, self._clock.mark()))
+        for job in jobs:
+            job.answer.set_result((closed, self._clock.mark()))
 
-    def withdraw(self, job: Job) -> bool:
-        """Take it back. False: it has been sent."""
+    def withdraw(self, *jobs: Job) -> None:
+        """Take them back, as far as they haven't been sent."""
+        answers = {job.answer for job in jobs}
         with self._condition:
-            if job in self._jobs:
-                self._jobs.remove(job)
-                return True
-            return False
+            self._jobs = [job for job in self._jobs if job.answer not in answers]
 
     def close(self) -> None:
         """End the thread once what was submitted has been answered."""

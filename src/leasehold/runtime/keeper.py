@@ -217,7 +217,11 @@ class Keeper:
         return renewed
 
     def _dispose(self, disposals: list[Disposal], _now: int) -> None:
-        outcomes = self._apply([disposal.release for disposal in disposals], DISPOSAL_TIMEOUT)
+        most = self._store.guarantees.max_batch
+        outcomes: list[Outcome] = []
+        for start in range(0, len(disposals), most):
+            releases = [disposal.release for disposal in disposals[start : start + most]]
+            outcomes += self._apply(releases, DISPOSAL_TIMEOUT)
         now = self._clock.now()
         with self._disposed:
             for disposal, outcome in zip(disposals, outcomes, strict=True):

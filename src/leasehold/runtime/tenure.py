@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 OVER_NS: Final = -1
 """The deadline of a lease that is lost: always in the past."""
+DISPOSABLE: Final = (None, Loss.RELEASED, Loss.EXPIRED, Loss.REVOKED, Loss.STALLED)
+"""Losses after which the store may still have the lease under our id."""
 
 
 class Tenure:
@@ -55,6 +57,8 @@ class Tenure:
     _inherited = ""
     _intake: Any = None
     """What counts the work in flight, once somebody wants that."""
+    _inside = 1
+    """Its owner, and whoever has entered it again."""
     _lost: Any = None
     """The event to wait on, of the kind that the face has."""
     _listeners: list[tuple[Signal, Callable[[Any], object]]] | None = None
@@ -217,6 +221,16 @@ class Tenure:
                 self._call(callback)
         if signal is not None and self._children:
             self._pass_on(signal, now)
+
+    def _to_give_back(self) -> bool:
+        """Whether the store may still have it under our id, so that giving it back makes sense."""
+        return not self._released and self._belief.loss in DISPOSABLE and self._generation == self._engine.generation
+
+    def _is_last_out(self) -> bool:
+        """Leave it; whether nobody else is inside."""
+        with self._lock:
+            self._inside -= 1
+            return self._inside <= 0
 
     # --- what stands under it -------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from leasehold.runtime.listener import Bell, Listener
 from leasehold.runtime.log import log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from leasehold.core.clock import Clock
     from leasehold.core.ops import Event
@@ -55,11 +55,19 @@ class Waiters:
         if called:
             bell()
 
-    def wait(self, lease_id: str, seconds: float) -> bool:
-        """Wait in this thread for a call for this id, and return whether it came."""
+    def mute(self, lease_id: str) -> None:
+        """Ring no bell for this id until the next ``ring``, which will know whether it would have rung."""
+        with self._lock:
+            if callable(self._bells.get(lease_id)):
+                self._bells[lease_id] = False
+
+    def wait(self, lease_ids: Sequence[str], seconds: float) -> bool:
+        """Wait in this thread for a call for one of these ids, and return whether it came."""
         # The same bell each time, until it leaves: the listener knows the thread that reads by its bell.
-        bell = self._waiting[lease_id] = self._waiting.get(lease_id) or Bell()
-        self.ring(lease_id, bell.ring)
+        bell = self._waiting.get(lease_ids[0]) or Bell()
+        for lease_id in lease_ids:
+            self._waiting[lease_id] = bell
+            self.ring(lease_id, bell.ring)
         if self._listener is None:
             bell.wait(seconds)
         else:
