@@ -20,6 +20,7 @@ from leasehold.fencing import create_table
 from leasehold.runtime.clock import SYSTEM
 from leasehold.testing.conformance.base import until
 from tests.crossprocess.candidates import ELECTION
+from tests.crossprocess.stalls import Stalls
 
 if TYPE_CHECKING:
     from leasehold import Leader
@@ -40,6 +41,12 @@ class Report(NamedTuple):
     refused: int
     leaderless: dict[str, list[float]]
     """Seconds without a leader, for each kind of end."""
+    held_up: dict[str, list[float]]
+    """Seconds of these for which the machine gave us no processor."""
+
+    def own(self, kind: str) -> list[float]:
+        """Return the seconds without a leader that are not the machine's doing."""
+        return [time - stall for time, stall in zip(self.leaderless[kind], self.held_up[kind], strict=True)]
 
     def __str__(self) -> str:
         wrote = f"{self.writes} writes, {self.refused} of deposed leaders refused, {self.out_of_order} taken"
@@ -48,7 +55,8 @@ class Report(NamedTuple):
             ms = sorted(1000 * seconds for seconds in times)
             lines.append(
                 f"leaderless after {kind:6}: {len(ms):3} times, "
-                f"p50 {statistics.median(ms):.1f} ms, p99 {ms[int(0.99 * len(ms))]:.1f} ms, longest {ms[-1]:.1f} ms"
+                f"p50 {statistics.median(ms):.1f} ms, p99 {ms[int(0.99 * len(ms))]:.1f} ms, longest {ms[-1]:.1f} ms, "
+                f"without the machine's hold-ups {1000 * max(self.own(kind)):.1f} ms"
             )
         return "\n".join(lines)
 
@@ -109,7 +117,7 @@ def hold_election(url: str, folder: Path, *, rounds: int, ttl: float, seed: int)
     dice = random.Random(seed)
     field = Field(url, folder, ttl)
     ends: list[tuple[str, int, int]] = []
-    with Client(url) as client:
+    with Client(url) as client, Stalls() as stalls:
         token = 0
         try:
             for face in FACES:
@@ -134,10 +142,10 @@ def hold_election(url: str, folder: Path, *, rounds: int, ttl: float, seed: int)
                     field.signal(name, signal.SIGCONT)
         finally:
             field.end()
-    return judge(folder, ends)
+    return judge(folder, ends, stalls)
 
 
-def judge(folder: Path, ends: list[tuple[str, int, int]]) -> Report:
+def judge(folder: Path, ends: list[tuple[str, int, int]], stalls: Stalls) -> Report:
     """Tell what happened from what the candidates wrote; ``ends``: how, with which token and when terms were ended."""
     notes = [
         json.loads(line)
@@ -148,13 +156,15 @@ def judge(folder: Path, ends: list[tuple[str, int, int]]) -> Report:
     terms = _terms(notes)
     with contextlib.closing(Field.writes(folder)) as db:
         tokens = [token for (token,) in db.execute("SELECT token FROM writes ORDER BY number")]
+    gaps = _gaps(terms, ends)
     return Report(
         terms=len(terms),
         overlaps=[f"{one} and {other}" for one, other in itertools.pairwise(terms) if other["from"] < one["until"]],
         out_of_order=sum(later < earlier for earlier, later in itertools.pairwise(tokens)),
         writes=len(tokens),
         refused=sum(note["what"] == "refused" for note in notes),
-        leaderless=_leaderless(terms, ends),
+        leaderless={kind: [(end - start) / 1e9 for start, end in times] for kind, times in gaps.items()},
+        held_up={kind: [stalls.between(start, end) for start, end in times] for kind, times in gaps.items()},
     )
 
 
@@ -171,9 +181,10 @@ def _terms(notes: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(terms.values(), key=lambda term: int(term["from"]))
 
 
-def _leaderless(terms: list[dict[str, Any]], ends: list[tuple[str, int, int]]) -> dict[str, list[float]]:
-    times: dict[str, list[float]] = {kind: [] for kind, _, _ in ends}
+def _gaps(terms: list[dict[str, Any]], ends: list[tuple[str, int, int]]) -> dict[str, list[tuple[int, int]]]:
+    """Return, for each kind of end, from when to when there was no leader."""
+    times: dict[str, list[tuple[int, int]]] = {kind: [] for kind, _, _ in ends}
     for kind, token, at in ends:
         ended = next((term["resigned"] for term in terms if term["token"] == token and "resigned" in term), at)
-        times[kind].append((min(term["from"] for term in terms if term["token"] > token) - ended) / 1e9)
+        times[kind].append((ended, min(term["from"] for term in terms if term["token"] > token)))
     return times
