@@ -186,6 +186,27 @@ def test_a_reader_that_fails_leaves_the_others_waiting_until_their_time(
     assert "come at the known times" in caplog.text
 
 
+def test_whoever_takes_over_does_not_wait_for_a_call_that_the_one_before_has_in_hand(desk: Desk) -> None:
+    may_take, in_hand = threading.Event(), threading.Event()
+
+    def slowly(news: list[Event | Notice]) -> None:
+        in_hand.set()
+        may_take.wait(LONG)
+        desk._take(news)
+
+    desk.listener._take = slowly
+    desk.line.wait_for_reader("leasehold-listener")
+    desk.line.say("first")
+    assert in_hand.wait(LONG)
+    first = desk.wait("first", 10 * LONG)
+    while desk.listener._reader is not desk.bells["first"]:
+        time.sleep(0.01)
+    may_take.set()
+    first.join(LONG)
+    assert not first.is_alive()
+    assert desk.bells["first"].called
+
+
 def test_whoever_waits_a_second_time_reads_again() -> None:
     """As a waiter does that came by itself in between, to say that it still lives."""
     store = SimpleNamespace(subscribe=Line)

@@ -13,7 +13,7 @@ PREFIX = "PREFIX"
 SHELLS = ("bash", "zsh", "fish")
 RUN_USAGE = (
     "leasehold run RESOURCE [--ttl 30s] [--wait SECONDS | -n] [--on-lost stop|kill|warn]\n"
-    "                     [--grace 5s] [--holder NAME] [--json] [--url URL] -- COMMAND..."
+    "                     [--grace 5s] [--drain TIME] [--holder NAME] [--json] [--url URL] -- COMMAND..."
 )
 
 
@@ -147,6 +147,12 @@ def _add_run(nouns: argparse._SubParsersAction[Parser]) -> None:
         default=5.0,
         metavar="TIME",
         help="from SIGTERM to SIGKILL (5s; at most a third of the lease's safe time)",
+    )
+    run.add_argument(
+        "--drain",
+        type=duration,
+        metavar="TIME",
+        help="after SIGTERM, which is passed on: SIGKILL if COMMAND hasn't ended by then (default: wait for ever)",
     )
     run.add_argument("--holder", type=some_words, metavar="NAME", help="who holds it, for people to read (host:pid)")
     run.add_argument("--json", action="store_true", help="print events as JSON lines on stderr")

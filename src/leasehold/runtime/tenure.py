@@ -55,6 +55,8 @@ class Tenure:
     _ended = 0
     """How many of those, and of those below, had been ended by somebody else when we last knew."""
     _inherited = ""
+    _intake: Any = None
+    """What counts the work in flight, once somebody wants that."""
     _inside = 1
     """Its owner, and whoever has entered it again."""
     _lost: Any = None

@@ -5,6 +5,8 @@ One module a promise. A defect found anywhere becomes a case here.
 
 from leasehold.testing.conformance.batches import Batches
 from leasehold.testing.conformance.cancellation import Cancellation
+from leasehold.testing.conformance.draining import Draining
+from leasehold.testing.conformance.electing import Electing
 from leasehold.testing.conformance.ending import Ending
 from leasehold.testing.conformance.exclusion import Exclusion
 from leasehold.testing.conformance.family import Family
@@ -43,6 +45,8 @@ class StoreConformance(
     Several,
     Semaphores,
     Reentry,
+    Electing,
+    Draining,
     Watching,
     Cancellation,
     Batches,
