@@ -108,6 +108,8 @@ def _list() -> int:
 
     for store in STORES:
         for work in on_stores(quick=False):
+            if store not in work.stores:
+                continue
             names = [kind.name for kind in everybody() if kind.store == store and kind.takes_part(work.name)]
             print(f"{store}.{work.name}: {', '.join(names)}")
     for other in on_no_store(quick=False):

@@ -78,6 +78,17 @@ class Contestant(ABC):
     def pairs(self, callers: int, seconds: float) -> float:
         """Return how many acquire + release pairs a second so many callers make, each with a resource of its own."""
 
+    def attempt(self, resource: str) -> bool:
+        """Try to get what somebody else has, without waiting for it."""
+        raise NotImplementedError("it can't try without waiting")
+
+    def attempts(self, resource: str, count: int) -> float:
+        """Return how many a second there were; all of them fail."""
+        start = perf_counter()
+        got = sum(self.attempt(resource) for _ in range(count))
+        assert not got, "it got what somebody else has"
+        return count / (perf_counter() - start)
+
     def contend(self, resource: str, start_ns: int, end_ns: int, work: float) -> tuple[int, int]:
         """Take turns with others until the end; return how many turns, and the longest wait in nanoseconds."""
         turns = longest = 0

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import os
 import sqlite3
 import tempfile
+import urllib.request
 from abc import ABC, abstractmethod
 from collections import Counter
 from dataclasses import dataclass
@@ -18,8 +20,10 @@ from bench.worker import Failed
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from tests.servers.etcd import EtcdServer
     from tests.servers.postgres import PostgresServer
     from tests.servers.redis import RedisServer
+    from tests.servers.zookeeper import ZooKeeperServer
 
 TICKS = os.sysconf("SC_CLK_TCK")
 SCRIPTS = ("cmdstat_evalsha", "cmdstat_eval", "cmdstat_fcall")
@@ -60,6 +64,10 @@ class Place(ABC):
     def records(self) -> int | None:
         """Return how many locks there may be at most, if the server can tell."""
         return None
+
+    def left(self) -> Counter[str]:
+        """Return what the server keeps for clients: ``keys``, ``leases`` and ``watches``."""
+        return Counter()
 
     @contextlib.contextmanager
     def window(self) -> Iterator[Usage]:
@@ -178,6 +186,89 @@ class SqlitePlace(Place):
         self.url = f"sqlite:///{folder}/leases.db"
 
 
+class EtcdPlace(Place):
+    """Counts by etcd's own metrics: each message of a call or a stream is a request."""
+
+    def __init__(self, server: EtcdServer) -> None:
+        self.url = server.url
+        self._server = server
+        with urllib.request.urlopen(f"{self._address}/version", timeout=5) as answer:
+            self.version = f"etcd {json.load(answer)['etcdserver']}"
+
+    @property
+    def _address(self) -> str:
+        return f"http://{self._server.host}:{self._server.port}"
+
+    def settings(self) -> dict[str, str]:
+        return {"data": "on the disk, synced", "members": "1"}
+
+    def cpu_seconds(self) -> float:
+        return _cpu(self._server.pid)
+
+    def calls(self) -> Counter[str]:
+        return self._metrics("grpc_server_msg_received_total")
+
+    def records(self) -> int:
+        return self._metrics("etcd_debugging_mvcc_keys_total").total()
+
+    def left(self) -> Counter[str]:
+        return Counter(
+            keys=self.records(),
+            leases=len(self._server.ask("lease/leases", {}).get("leases", ())),
+            watches=self._metrics("etcd_debugging_mvcc_watcher_total").total(),
+        )
+
+    def clear(self) -> None:
+        everything = {"key": "AA==", "range_end": "AA=="}
+        self._server.ask("kv/deleterange", everything)
+        for lease in self._server.ask("lease/leases", {}).get("leases", ()):
+            with contextlib.suppress(OSError):  # it has just run out
+                self._server.ask("lease/revoke", {"ID": lease["ID"]})
+
+    def _metrics(self, name: str) -> Counter[str]:
+        with urllib.request.urlopen(f"{self._address}/metrics", timeout=5) as answer:
+            lines = answer.read().decode().splitlines()
+        pairs = [line.rsplit(" ", 1) for line in lines if line.startswith(name)]
+        return Counter({what: int(float(number)) for what, number in pairs})
+
+
+class ZookeeperPlace(Place):
+    """Counts by what ``mntr`` says: each packet of a client is a request, pings included."""
+
+    def __init__(self, server: ZooKeeperServer) -> None:
+        self._server = server
+        self._serials = itertools.count()
+        self.version = f"ZooKeeper {server.ask('srvr').split()[2].partition('-')[0]}"
+        self.clear()
+
+    def settings(self) -> dict[str, str]:
+        return {"data": "on the disk, synced", "tickTime": "2000", "servers": "1"}
+
+    def cpu_seconds(self) -> float:
+        return _cpu(self._server.pid)
+
+    def calls(self) -> Counter[str]:
+        return Counter(packets=self._server.count("zk_packets_received"))
+
+    def records(self) -> int:
+        return self._server.count("zk_ephemerals_count")
+
+    def left(self) -> Counter[str]:
+        return Counter(keys=self._server.count("zk_znode_count"), watches=self._server.count("zk_watch_count"))
+
+    def clear(self) -> None:
+        """Begin in another part of the tree; what was left goes with the sessions that it belongs to."""
+        from kazoo.client import KazooClient
+
+        name = f"bench{next(self._serials)}"
+        client = KazooClient(self._server.address)
+        client.start()
+        client.ensure_path(f"/{name}")
+        client.stop()
+        client.close()
+        self.url = f"{self._server.url}/{name}"
+
+
 @contextlib.contextmanager
 def _redis() -> Iterator[Place]:
     from tests.servers.redis import redis_server
@@ -200,10 +291,28 @@ def _sqlite() -> Iterator[Place]:
         yield SqlitePlace(folder)
 
 
+@contextlib.contextmanager
+def _etcd() -> Iterator[Place]:
+    from tests.servers.etcd import etcd_server
+
+    with etcd_server(durable=True) as server:
+        yield EtcdPlace(server)
+
+
+@contextlib.contextmanager
+def _zookeeper() -> Iterator[Place]:
+    from tests.servers.zookeeper import USUAL, zookeeper_server
+
+    with zookeeper_server(USUAL, durable=True) as server:
+        yield ZookeeperPlace(server)
+
+
 STORES: dict[str, Callable[[], contextlib.AbstractContextManager[Place]]] = {
     "redis": _redis,
     "postgresql": _postgresql,
     "sqlite": _sqlite,
+    "etcd": _etcd,
+    "zookeeper": _zookeeper,
 }
 
 

@@ -35,7 +35,11 @@ class Runner:
             kind for kind in everybody() if not names or any(fnmatch(kind.name, name) for name in names)
         ]
         self._works: dict[str, list[Work[Any]]] = {
-            store: [work for work in on_stores(quick=quick) if selected(f"{store}.{work.name}", only)]
+            store: [
+                work
+                for work in on_stores(quick=quick)
+                if store in work.stores and selected(f"{store}.{work.name}", only)
+            ]
             for store in STORES
         }
         self._others: list[Imports | Check] = [work for work in on_no_store(quick=quick) if selected(work.name, only)]

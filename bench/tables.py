@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from bench.results import Entry, Found, Measure, Run
 
 
-STORES = {"redis": "Redis", "postgresql": "PostgreSQL", "sqlite": "SQLite"}
+STORES = {"redis": "Redis", "postgresql": "PostgreSQL", "sqlite": "SQLite", "etcd": "etcd", "zookeeper": "ZooKeeper"}
 
 
 class Table(NamedTuple):

@@ -23,6 +23,9 @@ class Leasehold(Blocking):
     def acquire(self, resource: str) -> Callable[[], object]:
         return self._client.acquire(resource, self.ttl).release
 
+    def attempt(self, resource: str) -> bool:
+        return self._client.try_acquire(resource, self.ttl) is not None
+
     def keep(self, resource: str) -> None:
         self._kept.append(self._client.acquire(resource, self.ttl))
 
@@ -85,3 +88,26 @@ class OnSqlite(Leasehold):
 class AsyncOnSqlite(AsyncLeasehold):
     name = "leasehold async"
     store = "sqlite"
+
+
+class OnEtcd(Leasehold):
+    name = "leasehold"
+    store = "etcd"
+    packages = ("leasehold", "hpack")
+    ready = "from leasehold import Client; Client('etcd://localhost')"
+
+
+class AsyncOnEtcd(AsyncLeasehold):
+    name = "leasehold async"
+    store = "etcd"
+
+
+class OnZookeeper(Leasehold):
+    name = "leasehold"
+    store = "zookeeper"
+    packages = ("leasehold", "kazoo")
+
+
+class AsyncOnZookeeper(AsyncLeasehold):
+    name = "leasehold async"
+    store = "zookeeper"

@@ -1,4 +1,4 @@
-"""tooz, OpenStack's: on Redis it is redis-py's Lock with a heartbeat, on PostgreSQL an advisory lock."""
+"""tooz, OpenStack's: redis-py's Lock with a heartbeat, PostgreSQL's advisory locks, kazoo's Lock, etcd's JSON gateway."""
 
 from __future__ import annotations
 
@@ -27,6 +27,9 @@ class Tooz(Blocking):
         lock.acquire()
         release: Callable[[], object] = lock.release
         return release
+
+    def attempt(self, resource: str) -> bool:
+        return bool(self._coordinator.get_lock(resource.encode()).acquire(blocking=False))
 
     def keep(self, resource: str) -> None:
         lock = self._coordinator.get_lock(resource.encode())
@@ -60,3 +63,35 @@ class ToozPostgresql(Tooz):
     def address(self) -> str:
         server, _, database = self.url.rpartition("/")
         return f"{server}?dbname={database}"
+
+
+class ToozZookeeper(Tooz):
+    name = "tooz"
+    store = "zookeeper"
+    packages = ("tooz", "kazoo")
+    ready = "from tooz import coordination; coordination.get_coordinator('kazoo://localhost', b'x')"
+
+    def address(self) -> str:
+        servers, _, chroot = self.url.removeprefix("zookeeper://").partition("/")
+        return f"kazoo://{servers}?timeout={self.ttl:g}&namespace={chroot}"
+
+    def acquire(self, resource: str) -> Callable[[], object]:
+        return super().acquire(resource.replace("/", "-"))
+
+    def attempt(self, resource: str) -> bool:
+        return super().attempt(resource.replace("/", "-"))
+
+    def keep(self, resource: str) -> None:
+        super().keep(resource.replace("/", "-"))
+
+
+class ToozEtcd(Tooz):
+    name = "tooz"
+    store = "etcd"
+    packages = ("tooz", "etcd3gw")
+    ready = "from tooz import coordination; coordination.get_coordinator('etcd3+http://localhost', b'x')"
+    polls = 1.0
+    remark = "the etcd lease of a lock that was released, or not got, stays until it runs out"
+
+    def address(self) -> str:
+        return f"etcd3+http://{self.url.removeprefix('etcd://')}?timeout=30&lock_timeout={self.ttl:g}"

@@ -12,6 +12,7 @@ from bench.works.holding import Holding
 from bench.works.imports import Imports
 from bench.works.takeover import Takeover
 from bench.works.throughput import Throughput
+from bench.works.tries import Tries
 
 if TYPE_CHECKING:
     from bench.works.base import Work
@@ -24,6 +25,7 @@ def on_stores(*, quick: bool) -> list[Work[Any]]:
         Contention(quick=quick),
         Takeover(quick=quick),
         *(Holding(leases, quick=quick) for leases in (1_000, 10_000)),
+        Tries(quick=quick),
     ]
 
 

@@ -28,7 +28,8 @@ class Work(ABC, Generic[Field]):
 
     name: str
     title: str
-    stores: ClassVar[tuple[str, ...]] = ("redis", "postgresql", "sqlite")
+    stores: ClassVar[tuple[str, ...]] = ("redis", "postgresql", "sqlite", "etcd", "zookeeper")
+    """Where it is done."""
     measures: ClassVar[tuple[Measure, ...]]
     ttl: ClassVar[float] = 30.0
     fresh: bool = False

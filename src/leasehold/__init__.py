@@ -20,12 +20,14 @@ from leasehold.core.ops import Event, EventKind, Loss
 from leasehold.core.timing import Renewal, Timing
 from leasehold.errors import (
     ConfigError,
+    Draining,
     Fenced,
     InvalidResource,
     LeaseHeld,
     LeaseholdError,
     LeaseLost,
     QueueFull,
+    StillWorking,
     StoreUnavailable,
     WouldDeadlock,
 )
@@ -35,6 +37,10 @@ from leasehold.patterns.several import AsyncBundle, Bundle
 
 if TYPE_CHECKING:
     from leasehold.client.aio import AsyncClient, AsyncGrant, AsyncLease, AsyncPlace
+    from leasehold.patterns.campaign import Term
+    from leasehold.patterns.campaign_async import AsyncTerm
+    from leasehold.patterns.election import Leader
+    from leasehold.patterns.sigterm import drain_on_sigterm
 
 __version__ = "0.1.0.dev0"
 
@@ -46,15 +52,18 @@ __all__ = [
     "AsyncPlace",
     "AsyncSemaphore",
     "AsyncSession",
+    "AsyncTerm",
     "Bundle",
     "Client",
     "ConfigError",
     "Contender",
+    "Draining",
     "Event",
     "EventKind",
     "Fenced",
     "Grant",
     "InvalidResource",
+    "Leader",
     "Lease",
     "LeaseHeld",
     "LeaseLost",
@@ -68,16 +77,32 @@ __all__ = [
     "Semaphore",
     "Session",
     "State",
+    "StillWorking",
     "StoreUnavailable",
+    "Term",
     "Timing",
     "WouldDeadlock",
+    "drain_on_sigterm",
 ]
 
 
-def __getattr__(name: str) -> object:
-    # asyncio takes as long to import as all the rest together, so the async face comes when it is asked for.
-    if name in ("AsyncClient", "AsyncGrant", "AsyncLease", "AsyncPlace"):
-        from leasehold.client import aio  # noqa: PLC0415
+# asyncio takes as long to import as all the rest together, so the async face comes when it is asked for; and so do the
+# patterns, since most programs use one of them at most.
+_LATER = {
+    "AsyncClient": "leasehold.client.aio",
+    "AsyncGrant": "leasehold.client.aio",
+    "AsyncLease": "leasehold.client.aio",
+    "AsyncPlace": "leasehold.client.aio",
+    "AsyncTerm": "leasehold.patterns.campaign_async",
+    "Leader": "leasehold.patterns.election",
+    "Term": "leasehold.patterns.campaign",
+    "drain_on_sigterm": "leasehold.patterns.sigterm",
+}
 
-        return getattr(aio, name)
+
+def __getattr__(name: str) -> object:
+    if name in _LATER:
+        from importlib import import_module  # noqa: PLC0415
+
+        return getattr(import_module(_LATER[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

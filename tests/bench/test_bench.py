@@ -92,6 +92,22 @@ def test_every_work_can_be_done(tmp_path: Path) -> None:
             assert all(entry.samples[measure.series] for measure in work.measures), (work.name, entry)
 
 
+@pytest.mark.parametrize(
+    ("store", "peer"), [("etcd", "aetcd Lock"), ("etcd", "etcdctl lock"), ("zookeeper", "kazoo Lock")]
+)
+def test_works_on_etcd_and_zookeeper_count_by_the_servers_own_numbers(tmp_path: Path, store: str, peer: str) -> None:
+    if peer == "aetcd Lock" and find_spec("aetcd") is None:
+        pytest.skip("aetcd is the benchmark's own, and not installed for the tests")
+    works = ("--only", f"{store}.handover", "--only", f"{store}.holding1000", "--only", f"{store}.tries")
+    bench("--quick", *works, "--with", "leasehold", "--with", peer, "--out", str(tmp_path))
+    handover, holding, tries = measured(tmp_path).works
+    assert {entry.name for entry in handover.entries} == {"leasehold", peer}, handover.absent
+    ours = {work.name: entry for work in (holding, tries) for entry in work.entries if entry.name == "leasehold"}
+    assert ours[f"{store}.holding1000"].samples["lost"] == [0]
+    traces = ours[f"{store}.tries"].samples
+    assert traces["keys"] == traces["leases"] == traces["watches"] == [0]
+
+
 def test_a_report_makes_tables_and_charts_from_the_numbers_alone(tmp_path: Path) -> None:
     run = Run.load(str(DOCS / "results.json"))
     run.works = [work for work in run.works if work.name in {"redis.sequential", "redis.handover"}]

@@ -9,6 +9,7 @@ from leasehold.testing import Harness
 from leasehold.testing.conformance.batches import Batches
 from leasehold.testing.conformance.ending import Ending
 from leasehold.testing.conformance.exclusion import Exclusion
+from leasehold.testing.conformance.grace import Grace
 from leasehold.testing.conformance.naming import Naming
 from leasehold.testing.conformance.queueing import Queueing
 from leasehold.testing.conformance.tokens import Tokens
@@ -27,7 +28,7 @@ serials = itertools.count()
 
 
 class EtcdHarness(Harness):
-    ttl = 2.0
+    ttl = 1.0
     lag = 1.5
     place: ClassVar[EtcdServer]
 
@@ -53,7 +54,7 @@ def server() -> Iterator[EtcdServer]:
         yield server
 
 
-class WhatALeaseIs(Exclusion, Tokens, Ending, Waiting, Queueing, Watching, Batches, Naming):
+class WhatALeaseIs(Exclusion, Tokens, Grace, Ending, Waiting, Queueing, Watching, Batches, Naming):
     """The first half of all cases. The others, about time, faults and processes, take as long, in another file."""
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from leasehold.testing.conformance.renewing import Renewing
 from tests.conformance.test_etcd_cluster import ClusterHarness
-from tests.servers.etcd import EtcdCluster, etcd_cluster
+from tests.servers.etcd import EtcdCluster, etcd_cluster, newer_etcd
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster() -> Iterator[EtcdCluster]:
-    with etcd_cluster() as cluster:
+    with etcd_cluster(binary=newer_etcd()) as cluster:
         ClusterHarness.cluster = cluster
         yield cluster
 

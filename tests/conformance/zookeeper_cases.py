@@ -22,7 +22,7 @@ serials = itertools.count()
 
 
 class ZooKeeperHarness(Harness):
-    ttl = 1.5
+    ttl = 1.0
     place: ClassVar[ZooKeeperServer | Ensemble]
 
     def __init__(self, folder: Path) -> None:

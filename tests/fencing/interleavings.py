@@ -1,4 +1,4 @@
-"""10,000 interleavings of two holders for an SQL guard: no stale write after a newer one committed."""
+"""Interleavings of two holders for an SQL guard, 10,000 in a full proof: no stale write after a newer one committed."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from leasehold import Fenced
 from leasehold.fencing import postgresql
 from tests.fencing.sql_places import PostgresPlace
 from tests.fencing.two_holders import Arena, Seen
+from tests.scale import scaled
 
 if TYPE_CHECKING:
     from leasehold.fencing import Stamp
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 A_TIME = 25
 """Interleavings in one example: hypothesis' own work on an example takes longer than playing it."""
-EXAMPLES = 400
+EXAMPLES = scaled(400)
 STEPS = 14
 
 
@@ -56,11 +57,11 @@ class Interleavings:
 
             play()
         # It was worth something: writes got through, were refused, and got into each other's way.
-        assert len(played) >= 10_000
-        assert sum(len(set(seen.committed)) > 1 for seen in played) > 200
-        assert sum(seen.fenced > 0 for seen in played) > 200
-        assert sum(seen.conflicts > 0 for seen in played) > 200
-        assert sum(seen.waited > 0 for seen in played) > (200 if isinstance(place, PostgresPlace) else -1)
+        assert len(played) >= scaled(10_000)
+        assert sum(len(set(seen.committed)) > 1 for seen in played) > scaled(200)
+        assert sum(seen.fenced > 0 for seen in played) > scaled(200)
+        assert sum(seen.conflicts > 0 for seen in played) > scaled(200)
+        assert sum(seen.waited > 0 for seen in played) > (scaled(200) if isinstance(place, PostgresPlace) else -1)
 
     def test_without_the_guard_stale_writes_get_through(self, place: Place) -> None:
         dice = random.Random(1)

@@ -14,6 +14,7 @@ from obstore.store import MemoryStore
 
 from leasehold import Fenced
 from leasehold.fencing import FencedObject
+from tests.scale import scaled
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator
@@ -116,7 +117,7 @@ def is_stale(seen: Seen) -> bool:
     return any(later < earlier for earlier, later in itertools.pairwise(seen.written))
 
 
-@pytest.mark.parametrize(("kind", "games"), [("memory", 10_000), ("s3", 500)])
+@pytest.mark.parametrize(("kind", "games"), [("memory", scaled(10_000)), ("s3", scaled(2_000))])
 @pytest.mark.timeout(300)
 def test_no_stale_write_after_a_newer_one(kind: str, games: int, request: pytest.FixtureRequest) -> None:
     server: S3Server | None = request.getfixturevalue("s3") if kind == "s3" else None

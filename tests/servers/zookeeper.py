@@ -8,14 +8,13 @@ import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leasehold.testing.conformance.base import until
 from tests.needs import not_here
-from tests.servers import free_port
-from tests.servers.tunnel import Tunnel
+from tests.servers import free_port, quick_folder
+from tests.servers.island import Island
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,15 +37,32 @@ admin.enableServer=false
 """
 
 
+USUAL = """
+tickTime=2000
+initLimit=10
+syncLimit=5
+minSessionTimeout=4000
+maxSessionTimeout=40000
+"""
+"""What ZooKeeper has without settings, for those who don't wait for expiries."""
+QUICKLY = "-Dzookeeper.forceSync=no"
+"""Don't sync what is written."""
+
+
 class ZooKeeperServer:
     """One server, which a test may stop, kill and start again on the same port."""
 
-    java_options: tuple[str, ...] = ()
+    java_options: tuple[str, ...] = (QUICKLY,)
+    inside: tuple[str, ...] = ()
+    """The command that runs it in a network of its own."""
 
-    def __init__(self, folder: str, settings: str = "", number: int = 0, members: str = "") -> None:
+    def __init__(
+        self, folder: str, settings: str = "", number: int = 0, members: str = "", *, host: str = "127.0.0.1"
+    ) -> None:
         if shutil.which("java") is None or not os.path.exists(f"{JARS}/zookeeper.jar"):
             not_here("zookeeper, or a Java to run it with, is not installed")
         self.folder = Path(folder)
+        self.host = host
         self.port = free_port()
         self._log = self.folder / "log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -55,12 +71,12 @@ class ZooKeeperServer:
         (data / "myid").write_text(str(number))
         self._configuration = self.folder / "zoo.cfg"
         self._configuration.write_text(
-            f"dataDir={data}\nclientPort={self.port}\nclientPortAddress=127.0.0.1\n{SETTINGS}{members}{settings}"
+            f"dataDir={data}\nclientPort={self.port}\nclientPortAddress={host}\n{SETTINGS}{members}{settings}"
         )
 
     @property
     def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return f"{self.host}:{self.port}"
 
     @property
     def url(self) -> str:
@@ -78,8 +94,8 @@ class ZooKeeperServer:
     def launch(self) -> None:
         """Start it without waiting until it answers."""
         command = [
-            "java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Djava.net.preferIPv4Stack=true",
-            "-Dzookeeper.forceSync=no", "-Dzookeeper.jmx.log4j.disable=true", "-Dzookeeper.extendedTypesEnabled=true",
+            *self.inside, "java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Djava.net.preferIPv4Stack=true",
+            "-Dzookeeper.jmx.log4j.disable=true", "-Dzookeeper.extendedTypesEnabled=true",
             *self.java_options, "-cp", CLASSES,
             "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(self._configuration),
         ]  # fmt: skip
@@ -103,7 +119,7 @@ class ZooKeeperServer:
     def ask(self, word: str) -> str:
         """Send a four-letter word, and return the answer; empty if there is none."""
         answer = b""
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=2) as connection:
+        with contextlib.suppress(OSError), socket.create_connection((self.host, self.port), timeout=2) as connection:
             connection.sendall(word.encode())
             while data := connection.recv(65536):
                 answer += data
@@ -142,35 +158,24 @@ class ZooKeeperServer:
 
 
 class Ensemble:
-    """Three servers that elect a leader. With tunnels, through which they reach each other, one can be cut off."""
+    """Three servers that elect a leader."""
 
-    def __init__(self, folder: str, *, tunnels: bool = False) -> None:
-        ports = {number: (free_port(), free_port()) for number in (1, 2, 3)}
-        self._tunnels: dict[int, list[Tunnel]] = {1: [], 2: [], 3: []}
+    def __init__(self, folder: str, island: Island | None = None) -> None:
+        """With an island, the last one is there."""
+        homes = [("127.0.0.1", "127.0.0.1")] * 3
+        if island is not None:
+            here = ("127.0.0.1", f"{island.peers}.1")
+            homes = [here, here, (f"{island.clients}.2", f"{island.peers}.2")]
+        members = "".join(
+            f"server.{number}={peer}:{free_port()}:{free_port()}\n" for number, (_, peer) in enumerate(homes, 1)
+        )
         self.servers: list[ZooKeeperServer] = []
-        for number in ports:
-            members = ""
-            for other, (quorum, vote) in ports.items():
-                if tunnels and other != number:
-                    tunnel = Tunnel(quorum).__enter__()
-                    self._tunnels[number].append(tunnel)
-                    quorum = tunnel.port  # noqa: PLW2901 - that is where it finds the other one
-                members += f"server.{other}=127.0.0.1:{quorum}:{vote}\n"
+        for number, (host, _) in enumerate(homes, 1):
             place = Path(folder) / str(number)
             place.mkdir()
-            self.servers.append(ZooKeeperServer(str(place), number=number, members=members))
-
-    @contextlib.contextmanager
-    def cut_off(self, server: ZooKeeperServer) -> Iterator[None]:
-        """Let this follower hear nothing from its leader, nor the leader from it; its clients reach it all the while."""
-        tunnels = self._tunnels[self.servers.index(server) + 1]
-        for tunnel in tunnels:
-            tunnel.swallow()
-        try:
-            yield
-        finally:
-            for tunnel in tunnels:
-                tunnel.mend()
+            self.servers.append(ZooKeeperServer(str(place), number=number, members=members, host=host))
+        if island is not None:
+            self.servers[-1].inside = island.inside
 
     @property
     def url(self) -> str:
@@ -204,14 +209,14 @@ class Ensemble:
     def end(self) -> None:
         for server in self.servers:
             server.end()
-        for tunnel in (tunnel for tunnels in self._tunnels.values() for tunnel in tunnels):
-            tunnel.__exit__(None, None, None)
 
 
 @contextlib.contextmanager
-def zookeeper_server(settings: str = "") -> Iterator[ZooKeeperServer]:
-    with tempfile.TemporaryDirectory(prefix="leasehold-zookeeper-") as folder:
+def zookeeper_server(settings: str = "", *, durable: bool = False) -> Iterator[ZooKeeperServer]:
+    with quick_folder("leasehold-zookeeper-", durable=durable) as folder:
         server = ZooKeeperServer(folder, settings)
+        if durable:
+            server.java_options = ()
         try:
             server.start()
             yield server
@@ -220,11 +225,22 @@ def zookeeper_server(settings: str = "") -> Iterator[ZooKeeperServer]:
 
 
 @contextlib.contextmanager
-def ensemble(*, tunnels: bool = False) -> Iterator[Ensemble]:
-    with tempfile.TemporaryDirectory(prefix="leasehold-zookeeper-") as folder:
-        three = Ensemble(folder, tunnels=tunnels)
-        try:
-            three.start()
-            yield three
-        finally:
-            three.end()
+def ensemble() -> Iterator[Ensemble]:
+    with quick_folder("leasehold-zookeeper-") as folder:
+        yield from _running(Ensemble(folder))
+
+
+@contextlib.contextmanager
+def ensemble_with_island() -> Iterator[tuple[Ensemble, ZooKeeperServer, Island]]:
+    """Three servers, the last one on an island."""
+    with quick_folder("leasehold-zookeeper-") as folder, Island() as island:
+        for three in _running(Ensemble(folder, island)):
+            yield three, three.servers[-1], island
+
+
+def _running(three: Ensemble) -> Iterator[Ensemble]:
+    try:
+        three.start()
+        yield three
+    finally:
+        three.end()

@@ -21,6 +21,7 @@ from leasehold.stores.base import StoreURL
 from leasehold.stores.memory import MemoryStore
 from leasehold.stores.sqlite import SqliteStore
 from leasehold.testing.clock import FakeClock
+from tests.scale import scaled
 from tests.stores.stories import EPISODES, RESOURCES, Side, follow, hear, many_on_one_resource, stories
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def sides(clock: FakeClock, *, watched: bool) -> Iterator[tuple[Side, Side]]:
 
 
 @pytest.mark.parametrize("watched", [False, True], ids=["unwatched", "watched"])
-@settings(max_examples=150, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink))
+@settings(max_examples=scaled(1000), deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink))
 @given(story=stories)
 def test_sqlite_does_what_memory_does(*, watched: bool, story: list[Any]) -> None:
     clock = FakeClock()

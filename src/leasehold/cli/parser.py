@@ -13,7 +13,7 @@ PREFIX = "PREFIX"
 SHELLS = ("bash", "zsh", "fish")
 RUN_USAGE = (
     "leasehold run RESOURCE [--ttl 30s] [--wait SECONDS | -n] [--on-lost stop|kill|warn]\n"
-    "                     [--grace 5s] [--holder NAME] [--json] [--url URL] -- COMMAND..."
+    "                     [--grace 5s] [--drain TIME] [--holder NAME] [--json] [--url URL] -- COMMAND..."
 )
 
 
@@ -76,6 +76,7 @@ def make_parser() -> Parser:
     _add_json(_add(nouns, "stores", "show what each store guarantees", url=False))
     completion = _add(nouns, "completion", "print a completion script for a shell", url=False)
     completion.add_argument("shell", choices=SHELLS)
+    _add_sim(nouns)
     _add(nouns, "demo", "watch three workers contend for one job (about 20 s)", url=False)
     return parser
 
@@ -147,6 +148,32 @@ def _add_run(nouns: argparse._SubParsersAction[Parser]) -> None:
         metavar="TIME",
         help="from SIGTERM to SIGKILL (5s; at most a third of the lease's safe time)",
     )
+    run.add_argument(
+        "--drain",
+        type=duration,
+        metavar="TIME",
+        help="after SIGTERM, which is passed on: SIGKILL if COMMAND hasn't ended by then (default: wait for ever)",
+    )
     run.add_argument("--holder", type=some_words, metavar="NAME", help="who holds it, for people to read (host:pid)")
     run.add_argument("--json", action="store_true", help="print events as JSON lines on stderr")
     _add_url(run, default=argparse.SUPPRESS)
+
+
+def _add_sim(nouns: argparse._SubParsersAction[Parser]) -> None:
+    sim = _add(nouns, "sim", "run the cluster's protocol in simulated worlds in which things go wrong", url=False)
+    deeds = sim.add_subparsers(dest="deed", metavar="run|replay", required=True, parser_class=Parser)
+    run = deeds.add_parser("run", help="live through many worlds; exit code 1: something broke", allow_abbrev=False)
+    run.add_argument("--seeds", type=_positive, default=1000, metavar="N", help="how many worlds (1000)")
+    run.add_argument("--jobs", type=_positive, default=1, metavar="N", help="how many processes (1)")
+    run.add_argument("--first", type=int, default=0, metavar="SEED", help="the first seed (0)")
+    replay = deeds.add_parser("replay", help="print all that happens in the world of one seed", allow_abbrev=False)
+    replay.add_argument("seed", metavar="SEED", type=int)
+    replay.add_argument("--timeline", metavar="FILE", help="draw it into an SVG file, and don't print each message")
+    replay.add_argument("--shrink", action="store_true", help="first make a failing world as simple as it can be")
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} is not positive")
+    return number

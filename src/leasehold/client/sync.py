@@ -29,6 +29,7 @@ from leasehold.core.holder import Over, State
 from leasehold.core.lease import check_resource
 from leasehold.core.ops import Loss, Lost, Release, Released, Revoke, Unknown
 from leasehold.errors import LeaseHeld, LeaseLost
+from leasehold.patterns import drain
 from leasehold.patterns.again import Again
 from leasehold.patterns.semaphore import Semaphore
 from leasehold.patterns.session import Session, new_name
@@ -41,23 +42,26 @@ from leasehold.stores.base import Capability
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from types import TracebackType
-    from typing import Any, Self, Unpack
+    from typing import Any, Self, TypeVar, Unpack
 
     from leasehold.client.options import Options, Terms
     from leasehold.core.claim import Claim
     from leasehold.core.lease import Contender, Record
     from leasehold.core.ops import Acquire
     from leasehold.core.timing import Duration, Timing
+    from leasehold.patterns.campaign import Campaign, Observation, Term
+    from leasehold.patterns.drain import Work
+    from leasehold.patterns.election import Leader
     from leasehold.patterns.several import Bundle
     from leasehold.runtime.engine import Engine
+
+    Result = TypeVar("Result")
 
 RELEASED = Over(Loss.RELEASED)
 
 
 class Lease(Tenure):
     """A lease held by this process. Use it in a ``with``, or call ``release()``."""
-
-    __slots__ = ()
 
     @property
     def lost(self) -> threading.Event:
@@ -106,6 +110,24 @@ class Lease(Tenure):
         release = handover(self, self._engine.store.guarantees, to, state, within)
         self.check()
         return self._give_back(self._now(), raising=True, release=release)
+
+    def work(self) -> Work:
+        """Count the body of a ``with`` as work in flight. Raises `Draining` once ``drain()`` was called, or `LeaseLost`."""
+        return drain.Work(self)
+
+    def drain(
+        self,
+        timeout: Duration | None = None,
+        to: str | Callable[[], Any] | None = None,
+        state: bytes | Callable[[], Any] = b"",
+        within: Duration = 5.0,
+    ) -> bool:
+        """Take no more work, wait for what is in flight, then release; or, with ``to``, hand over. True if that ended it.
+
+        Raises `StillWorking` if the time is over first: the lease is kept then, and this may be called again. The name
+        and the state may be functions, which are called when the work has ended; nobody's name, None, means a release.
+        """
+        return drain.drain(self, timeout, to, state, within)
 
     def _give_back(self, now: int, *, raising: bool, release: Release | None = None) -> bool:
         engine = self._engine
@@ -165,8 +187,6 @@ class Lease(Tenure):
 
 class ChildLease(Under, Lease):
     """A lease under another one."""
-
-    __slots__ = ("_own_deadline_ns", "_parent", "_riding")
 
 
 class Grant(BaseGrant):
@@ -422,6 +442,55 @@ class Client(BaseClient):
         """Return the stream of what happens from now on to resources that start with the prefix."""
         self._engine.require_open()
         return Watch(self._engine, check_prefix(prefix))
+
+    def campaign(
+        self,
+        name: str,
+        ttl: Duration | Timing = 10.0,
+        *,
+        ready: Callable[[], Any] | None = None,
+        **options: Unpack[Options],
+    ) -> Campaign:
+        """Stand for election, again and again: ``for term in client.campaign("scheduler"): with term: ...``.
+
+        ``ready`` is called before each wait, so that nothing but the acquisition is between two leaders; what it returns
+        is ``term.prepared``. After a loss, and while the store doesn't answer, we rest for a random time. Candidates
+        with a higher ``priority`` lead first; `Options` says what else can be asked for.
+        """
+        from leasehold.patterns.campaign import Campaign  # noqa: PLC0415 - here and below: most programs elect nobody
+
+        self._engine.require_open()
+        self._terms.terms(ttl, options)  # refused here, rather than in the loop
+        return Campaign(check_resource(name), lambda: self.enqueue(name, ttl, **options), ready)
+
+    def lead(
+        self,
+        name: str,
+        work: Callable[[Term], Result],
+        ttl: Duration | Timing = 10.0,
+        *,
+        ready: Callable[[], Any] | None = None,
+        **options: Unpack[Options],
+    ) -> Result | None:
+        """Call ``work(term)`` while we lead, and again after each loss, until it returns while leading or has resigned.
+
+        The work has to look: ``term.check()`` raises when the term is lost. Nothing goes on before it has returned.
+        """
+        from leasehold.patterns import campaign  # noqa: PLC0415
+
+        return campaign.lead(self.campaign(name, ttl, ready=ready, **options), work)
+
+    def leader(self, name: str) -> Leader | None:
+        """Return who leads, since when and with which token; None: nobody."""
+        from leasehold.patterns.election import Leader  # noqa: PLC0415
+
+        return Leader.of(self.get(name))
+
+    def observe(self, name: str) -> Observation:
+        """Return the stream of leaders: first who leads now, then every change, None for nobody."""
+        from leasehold.patterns.campaign import Observation  # noqa: PLC0415
+
+        return Observation(self, check_resource(name))
 
     def close(self) -> None:
         """Release what is held, within a second, and end."""

@@ -21,6 +21,8 @@ class Waiter:
     passed: bool = False
     """It did not come when it was its turn. It keeps its place, but is not called again before it shows up."""
     priority: int = 0
+    ticket: int = 0
+    """Its number where several nodes keep the queue, each for itself; elsewhere the queue's order says it all."""
 
 
 @dataclass(slots=True)

@@ -81,7 +81,7 @@ def apply(table: Table, op: Op, now: int) -> Outcome:
         return _renew(table, entry, op, now)  # type: ignore[arg-type]
     if kind is Release:
         return _release(table, entry, op, now)  # type: ignore[arg-type]
-    return _revoke(table, entry, op, now)  # type: ignore[arg-type]
+    return revoke(table, entry, op, now)  # type: ignore[arg-type]
 
 
 def record(table: Table, entry: Entry, now: int) -> Record | None:
@@ -129,7 +129,7 @@ def is_dead(entry: Entry, now: int, *, kept_ns: int = 0, table: Table | None = N
 
 def _acquire(table: Table, entry: Entry, op: Acquire, now: int) -> Granted | Held | Lost:
     if op.parent is not None:
-        _check_levels(table, op)
+        check_levels(table, op)
     waiting = entry.waiting
     if waiting is not None and waiting.tombstones.get(op.lease_id, 0) > now:
         return Lost(Loss.RELEASED)
@@ -164,7 +164,7 @@ def _grant(table: Table, entry: Entry, op: Acquire, now: int, *, ended_ns: int, 
     ttl = op.ttl_ns
     expiry = now + ttl
     if op.parent is not None:
-        bound = _parent_bound(table, op, now)
+        bound = parent_bound(table, op, now)
         if bound <= now:
             if entry.waiting is not None:
                 table.save(entry)
@@ -172,16 +172,23 @@ def _grant(table: Table, entry: Entry, op: Acquire, now: int, *, ended_ns: int, 
         expiry = bound if ttl == 0 else min(expiry, bound)
     if entry.has_children:
         # What stood under the lease that ended before this one has ended with it, at that time.
-        _end_children(table, entry, now, ended_ns=ended_ns)
+        end_children(table, entry, now, ended_ns=ended_ns)
     token = max(entry.token, table.floor, op.seen_token) + 1
     token = max(token, table.wall_us)
     if token >= TOKEN_LIMIT:
         raise ConfigError(f"the next token, {token}, is not below 2^53: some clock was centuries ahead")
+    fill(table, entry, op, now, token=token, expiry_ns=expiry, state=state)
+    table.events.append(Event(EventKind.GRANTED, entry.resource, token, op.holder, table.wall_us, expiry - now))
+    return Granted(token, expiry - now, state)
+
+
+def fill(table: Table, entry: Entry, op: Acquire, now: int, *, token: int, expiry_ns: int, state: str = "") -> None:
+    """Make the entry the lease of whoever asks here; ``state`` is what the one before has left for it."""
     entry.token = token
     entry.lease_id = op.lease_id
     entry.holder = op.holder
-    entry.ttl_ns = ttl
-    entry.expiry_ns = expiry
+    entry.ttl_ns = op.ttl_ns
+    entry.expiry_ns = expiry_ns
     entry.granted_ns = now
     entry.granted_us = entry.renewed_us = table.wall_us
     entry.renewals = 0
@@ -202,8 +209,6 @@ def _grant(table: Table, entry: Entry, op: Acquire, now: int, *, ended_ns: int, 
         entry.waiting.reservation = None
         queue.tidy(entry, now)
     table.save(entry)
-    table.events.append(Event(EventKind.GRANTED, entry.resource, token, op.holder, table.wall_us, expiry - now))
-    return Granted(token, expiry - now, state)
 
 
 def _renew(table: Table, entry: Entry, op: Renew, now: int) -> Renewed | Lost:
@@ -242,7 +247,7 @@ def _release(table: Table, entry: Entry, op: Release, now: int) -> Released | No
         queue.tidy(entry, now)
     if entry.lease_id == op.lease_id and now < expiry:
         free_at = max(now, entry.granted_ns + entry.hold_at_least_ns) if entry.hold_at_least_ns else now
-        _end(table, entry, now, EventKind.RELEASED, free_at=free_at, to=op)
+        end(table, entry, now, EventKind.RELEASED, free_at=free_at, to=op)
         return Released(free_at - now)
     waiting = entry.waiting
     if waiting is not None and any(w.lease_id == op.lease_id for w in waiting.queue):
@@ -257,13 +262,14 @@ def _release(table: Table, entry: Entry, op: Release, now: int) -> Released | No
     return NotHeld()
 
 
-def _revoke(table: Table, entry: Entry, op: Revoke, now: int) -> Released | NotHeld:
+def revoke(table: Table, entry: Entry, op: Revoke, now: int) -> Released | NotHeld:
+    """End the lease at the expiry already promised or, by force, now."""
     expiry = expiry_of(table, entry)
     if entry.lease_id is None or now >= expiry or (op.token is not None and op.token != entry.token):
         return NotHeld()
     if op.force:
         _tell_of_the_end(table, entry)
-        _end(table, entry, now, EventKind.REVOKED, free_at=now)
+        end(table, entry, now, EventKind.REVOKED, free_at=now)
         return Released()
     _end_at_expiry(table, entry, now, expiry)
     return Released(expiry - now)
@@ -272,10 +278,10 @@ def _revoke(table: Table, entry: Entry, op: Revoke, now: int) -> Released | NotH
 # --- endings ------------------------------------------------------------------------------------------------------
 
 
-def _end(table: Table, entry: Entry, now: int, kind: EventKind, *, free_at: int, to: Release | None = None) -> None:
+def end(table: Table, entry: Entry, now: int, kind: EventKind, *, free_at: int, to: Release | None = None) -> None:
     """End a live lease, and in the same step whatever stands under it. ``to``: what says who is to have it next."""
     if entry.has_children:
-        _end_children(table, entry, now, ended_ns=now, kind=kind)
+        end_children(table, entry, now, ended_ns=now, kind=kind)
     entry.lease_id = None
     entry.expiry_ns = free_at
     entry.ended = str(kind)
@@ -321,7 +327,8 @@ def _tell_of_the_end(table: Table, entry: Entry) -> None:
         below = above
 
 
-def _end_children(table: Table, entry: Entry, now: int, *, ended_ns: int, kind: EventKind = EventKind.EXPIRED) -> None:
+def end_children(table: Table, entry: Entry, now: int, *, ended_ns: int, kind: EventKind = EventKind.EXPIRED) -> None:
+    """End what stands under a lease that is over."""
     for child in table.children(entry.resource, entry.token):
         if child.lease_id is None:
             continue
@@ -331,10 +338,10 @@ def _end_children(table: Table, entry: Entry, now: int, *, ended_ns: int, kind: 
             child.grace_ns = 0  # it stood under a lease that is over: no renewal brings it back
             table.save(child)
         else:
-            _end(table, child, now, kind, free_at=now)
+            end(table, child, now, kind, free_at=now)
 
 
-def _check_levels(table: Table, op: Acquire) -> None:
+def check_levels(table: Table, op: Acquire) -> None:
     """Refuse a parent that stands under the resource itself, or too deep."""
     assert op.parent is not None
     name, token = op.parent
@@ -350,7 +357,7 @@ def _check_levels(table: Table, op: Acquire) -> None:
         depth += 1
 
 
-def _parent_bound(table: Table, op: Acquire, now: int) -> int:
+def parent_bound(table: Table, op: Acquire, now: int) -> int:
     """Return until when the parent lasts (0: it doesn't), and note there that it has a child."""
     assert op.parent is not None
     name, token = op.parent

@@ -112,7 +112,7 @@ class Timing(_Numbers):
             raise ConfigError(f"the TTL is {_s(ttl_ns)}; it must be from 0.05 s to 86400 s (24 h)")
         if not 0 <= drift < 0.5:
             raise ConfigError(f"the drift bound is {drift}; it must be from 0 to below 0.5")
-        safe_ns = _safe(ttl_ns, drift) - margin_ns
+        safe_ns = safe_span(ttl_ns, drift) - margin_ns
         timing = super().__new__(cls, ttl_ns, renew_every_ns, drift, round_trip_ns, margin_ns, renewal, safe_ns)
         timing._check_safety()
         timing._check_availability()
@@ -187,7 +187,7 @@ class Timing(_Numbers):
         _check_drift(drift)
         if margin_ns is None:
             margin_ns = min(max(ttl_ns // 50, 5 * MILLISECOND), SECOND)
-        safe = _safe(ttl_ns, drift) - margin_ns
+        safe = safe_span(ttl_ns, drift) - margin_ns
         if renew_every_ns is None:
             renew_every_ns = int(safe * FRACTION[renewal])
         if round_trip_ns is None:
@@ -197,15 +197,15 @@ class Timing(_Numbers):
 
     def at_least(self, ns: int) -> int:
         """Return how long a span is on the holder's clock at least that lasts so long on the store's."""
-        return _safe(ns, self.drift)
+        return safe_span(ns, self.drift)
 
     def safe_time(self, granted_ns: int) -> int:
         """Return for how long a grant of this length may be relied upon, from before the request was sent."""
         if granted_ns == self.ttl_ns:
             return self.safe_ns
-        return _safe(granted_ns, self.drift) - self.margin_ns
+        return safe_span(granted_ns, self.drift) - self.margin_ns
 
 
-def _safe(granted_ns: int, drift: float) -> int:
+def safe_span(granted_ns: int, drift: float) -> int:
     """Return how long a span is on the holder's clock at least that lasts so long on the store's."""
     return int(granted_ns * (1 - drift) / (1 + drift))

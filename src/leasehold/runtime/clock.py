@@ -25,6 +25,9 @@ else:  # macOS and the BSDs: no clock there is known to be both unslewed and to 
 
 _clock_gettime_ns = time.clock_gettime_ns
 
+LEVEL_NS = 5_000
+"""Clocks that differ by less are level: to set them so takes longer."""
+
 
 class SystemClock:
     """The real one. See `core.clock.Clock` for what each reading is for."""
@@ -45,6 +48,12 @@ class SystemClock:
 
     def mark(self) -> int:
         """Nanoseconds on the holder's clock, and set both clocks level from here on."""
+        boot_level, raw_level = self._levels
+        boot = _clock_gettime_ns(_BOOT) + boot_level
+        raw = _clock_gettime_ns(_RAW) + raw_level
+        if -LEVEL_NS < boot - raw < LEVEL_NS:
+            # They are level, as good as: by the one that is behind, what passes from here on counts on both.
+            return boot if boot < raw else raw  # noqa: FURB136 - as above
         with self._lock:
             boot_level, raw_level = self._levels
             # The raw clock first, and each only once: what passes between the two readings counts as elapsed.

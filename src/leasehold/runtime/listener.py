@@ -149,4 +149,4 @@ class Listener:
                 log().exception("lost the store's calls; waiters come at the known times instead")
                 return
             if news:
-                self._take(news)
+                self._take(news)  # before anybody else reads, and waits for what has come

@@ -35,15 +35,33 @@ DISPOSABLE: Final = (None, Loss.RELEASED, Loss.EXPIRED, Loss.REVOKED, Loss.STALL
 class Tenure:
     """A lease held here. Thread-safe; made by the engine, never by hand."""
 
-    __slots__ = (
-        "__weakref__", "_again", "_belief", "_children", "_cohort", "_deadline_ns", "_ended", "_engine", "_failures", "_final", "_generation", "_hold_until_ns",
-        "_inherited", "_inside", "_latency", "_listeners", "_lock", "_lost", "_now", "_op", "_owner", "_progress_ns", "_released", "_sent_ns", "_stall_after_ns", "_timing",
-        "token",
-    )  # fmt: skip
-
+    # What most leases never need is said here, and not of each: to make one is on the path of every acquisition.
     _parent: Tenure | None = None
     _carried = False
     """Whether the renewal of its parent is all that it takes, so that nobody need do anything for it by itself."""
+    _hold_until_ns: int | None = None
+    _final = False
+    _stall_after_ns: int | None = None
+    _progress_ns = 0
+    _failures = 0
+    _released = False
+    _latency: Latency | None = None
+    _again: Renew | None = None
+    """Its renewal, where that is always the same."""
+    _cohort: Cohort | None = None
+    """Those that are renewed along with it, once it is."""
+    _children: dict[Tenure, None] | None = None
+    """What stands under it here."""
+    _ended = 0
+    """How many of those, and of those below, had been ended by somebody else when we last knew."""
+    _inherited = ""
+    _intake: Any = None
+    """What counts the work in flight, once somebody wants that."""
+    _inside = 1
+    """Its owner, and whoever has entered it again."""
+    _lost: Any = None
+    """The event to wait on, of the kind that the face has."""
+    _listeners: list[tuple[Signal, Callable[[Any], object]]] | None = None
 
     token: int
     """The fencing token: strictly increasing for each resource. Guards compare it where the writes happen."""
@@ -69,27 +87,19 @@ class Tenure:
         self._timing = timing
         self.token = token
         self._sent_ns = sent_ns
-        self._hold_until_ns = None if max_hold_ns is None else sent_ns + max_hold_ns
-        if self._hold_until_ns is not None:
+        self._owner = owner
+        self._lock = threading.Lock()
+        if max_hold_ns is not None:
+            self._hold_until_ns = sent_ns + max_hold_ns
+            self._final = op.ttl_ns >= max_hold_ns
             deadline_ns = min(deadline_ns, self._hold_until_ns)
-        self._final = self._hold_until_ns is not None and op.ttl_ns >= (max_hold_ns or 0)
+        if stall_after_ns is not None:
+            self._stall_after_ns = stall_after_ns
+            self._progress_ns = sent_ns
+        if inherited:
+            self._inherited = inherited
         self._belief = machine.granted(deadline_ns, timing.at_least(op.grace_ns) if op.grace_ns else 0)
         self._deadline_ns = deadline_ns
-        self._stall_after_ns = stall_after_ns
-        self._progress_ns = sent_ns
-        self._owner = owner
-        self._failures = 0
-        self._released = False
-        self._latency: Latency | None = None
-        self._again: Renew | None = None  # its renewal, where that is always the same
-        self._cohort: Cohort | None = None  # those that are renewed along with it, once it is
-        self._children: dict[Tenure, None] | None = None  # what stands under it here
-        self._ended = 0  # how many of those, and of those below, had been ended by somebody else when we last knew
-        self._inherited = inherited
-        self._inside = 1  # its owner, and whoever has entered it again
-        self._lost: Any = None  # the event to wait on, of the kind that the face has
-        self._listeners: list[tuple[Signal, Callable[[Any], object]]] | None = None
-        self._lock = threading.Lock()
 
     # --- what it is -----------------------------------------------------------------------------------------------
 

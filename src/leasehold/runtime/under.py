@@ -29,16 +29,13 @@ NEVER_NS: Final = 1 << 62
 class Under(Base):
     """Mixed into a face's lease. The deadline that everybody reads is the sooner of its own and its parent's."""
 
-    __slots__ = ()
-
     _own_deadline_ns: int
     _parent: Tenure
     _riding: bool
 
     def __init__(self, engine: Any, op: Acquire, *rest: Any, parent: Tenure, deadline_ns: int, **more: Any) -> None:
-        # The class that it is mixed into has the slots.
-        self._parent = parent  # type: ignore[misc]
-        self._riding = op.ttl_ns == 0  # type: ignore[misc]
+        self._parent = parent
+        self._riding = op.ttl_ns == 0
         super().__init__(engine, op, *rest, deadline_ns=NEVER_NS if self._riding else deadline_ns, **more)
 
     @property
@@ -47,7 +44,7 @@ class Under(Base):
 
     @_deadline_ns.setter
     def _deadline_ns(self, deadline_ns: int) -> None:
-        self._own_deadline_ns = deadline_ns  # type: ignore[misc]
+        self._own_deadline_ns = deadline_ns
 
     @property
     def _over_ns(self) -> int:

@@ -98,7 +98,7 @@ def serve(url: str) -> None:
         try:
             _say(_obey(client, leases, order.pop("command"), order))
         except LeaseholdError as error:
-            _say({"error": type(error).__name__, "reason": getattr(error, "reason", None)})
+            _say({"error": type(error).__name__, "reason": getattr(error, "reason", str(error))})
 
 
 def _obey(client: Client, leases: dict[str, Lease], command: str, order: dict[str, Any]) -> dict[str, Any]:

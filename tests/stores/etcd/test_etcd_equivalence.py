@@ -19,6 +19,7 @@ from leasehold.stores.base import StoreURL
 from leasehold.stores.etcd import EtcdStore
 from leasehold.stores.memory import MemoryStore
 from leasehold.testing.clock import FakeClock
+from tests.scale import scaled
 from tests.stores.stories import RESOURCES, Side, ids, names, releases, renewals, revocations
 
 if TYPE_CHECKING:
@@ -29,10 +30,13 @@ if TYPE_CHECKING:
 serials = itertools.count()
 TTL = 60 * SECOND
 acquires = st.builds(
-    lambda name, lease_id, queue, parent: Acquire(name, lease_id, f"h-{lease_id}", TTL, queue=queue, parent=parent),
+    lambda name, lease_id, queue, grace, parent: Acquire(
+        name, lease_id, f"h-{lease_id}", TTL, queue=queue, grace_ns=grace, parent=parent
+    ),
     names,
     ids,
     st.booleans(),
+    st.sampled_from([0, 0, TTL]),
     st.none() | st.none() | st.tuples(names, st.sampled_from([0, 0, -1])),
 )
 children = acquires.map(lambda op: op._replace(ttl_ns=0) if op.parent else op)
@@ -89,7 +93,7 @@ def run(server: EtcdServer, clock: FakeClock, story: list[tuple[list[Op], int]])
 
 
 @settings(
-    max_examples=150,
+    max_examples=scaled(1000),
     deadline=None,
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,6 +14,8 @@ from leasehold.core.ops import Acquire, Granted, Release, Released, Renew, Renew
 from leasehold.runtime.clock import SYSTEM
 from leasehold.stores.base import StoreURL
 from leasehold.stores.etcd import EtcdStore
+from leasehold.stores.etcd.members import Members
+from leasehold.stores.etcd.trouble import explain
 from leasehold.testing.conformance.base import Thread, pass_time, taken, until
 from tests.needs import not_here
 from tests.servers import free_port
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from leasehold.core.ops import Outcome
+    from leasehold.stores.etcd.wire import Wire
 
 
 def ask(url: str, timeout: float = 5) -> Outcome:
@@ -128,6 +131,64 @@ def test_a_restart_that_forgets_the_etcd_leases_that_we_keep(server: EtcdServer,
         server.ask("lease/revoke", {"ID": lease["ID"]})
     taken(store, "job", 30, "b")
     assert store.apply([Release("job", "b")], timeout=5) == [Released()]
+
+
+class Overloaded:
+    """Answers as a member does that can't keep up with what was agreed on: so many times, and then does its work."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, times: int) -> None:
+        self.left = times
+        exchange = Members._exchange
+
+        def answer(members: Members, wire: Wire, *args: Any) -> list[list[bytes]]:
+            if self.left:
+                self.left -= 1
+                raise explain("etcdserver: too many requests", wire.node)
+            return exchange(members, wire, *args)
+
+        monkeypatch.setattr(Members, "_exchange", answer)
+
+
+def test_a_member_with_too_many_requests_is_not_the_last_word(
+    server: EtcdServer, store: EtcdStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another try, at another member where there is one, may find less to do; a lease is not lost by it."""
+    token = taken(store, "job", 30, "a").token
+    overloaded = Overloaded(monkeypatch, 1)
+    assert isinstance(store.apply([Renew("job", "a", token, 30 * SECOND)], timeout=5)[0], Renewed)
+    overloaded.left = 1
+    assert store.apply([Release("job", "a")], timeout=5) == [Released()]
+    overloaded.left = 1
+    assert taken(store, "job", 30, "b").token > token
+    overloaded.left = 1
+    assert store.read(["job"], timeout=5) != [None]
+    assert overloaded.left == 0
+
+
+def test_too_many_requests_all_the_time_is_told_as_what_it_is(
+    store: EtcdStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Overloaded(monkeypatch, 1_000_000)
+    answer = store.apply([Acquire("job", "a", "me", 30 * SECOND)], timeout=1)[0]
+    assert isinstance(answer, Unknown)
+    assert isinstance(answer.error, StoreUnavailable)
+    assert "has too many requests to do" in str(answer.error)
+
+
+def test_a_compaction_disturbs_nobody_who_holds_or_waits(server: EtcdServer, namespace: str) -> None:
+    url = f"{server.url}?namespace={namespace}"
+    with Client(url) as one, Client(url) as other:
+        lease = one.acquire("job", ttl=5)
+        waiting = Thread(lambda: other.acquire("job", ttl=5, wait=20))
+        until(lambda: bool((record := one.get("job")) and record.queue), "the waiter")
+        revision = server.ask("kv/range", {"key": "YQ=="})["header"]["revision"]
+        server.ask("kv/compaction", {"revision": revision, "physical": True})
+        server.ctl("defrag")
+        lease.check()
+        lease.release()
+        newer = waiting.result()
+        assert newer.token > lease.token
+        newer.release()
 
 
 # --- watching ---------------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from leasehold.core.ops import Acquire, Event, Notice, Release, Renew, Revoke
 from leasehold.stores.base import StoreURL
 from leasehold.stores.memory import MemoryStore
 from leasehold.stores.postgresql import PostgresStore
+from tests.scale import scaled
 from tests.stores.stories import (
     EPISODES,
     HERE,
@@ -134,7 +135,7 @@ Database = tuple[str, Any]
 
 
 @pytest.mark.parametrize("watched", [False, True], ids=["unwatched", "watched"])
-@settings(max_examples=100, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink))
+@settings(max_examples=scaled(600), deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink))
 @given(story=stories)
 def test_postgresql_does_what_memory_does(database: Database, *, watched: bool, story: list[Any]) -> None:
     clock = ServerClock()

@@ -19,6 +19,7 @@ from leasehold.core.ops import Acquire, Event, Notice, Release, Renew, Revoke
 from leasehold.stores.base import StoreURL
 from leasehold.stores.memory import MemoryStore, MemoryTable
 from leasehold.stores.redis import RedisStore
+from tests.scale import scaled
 from tests.stores.stories import (
     EPISODES,
     HERE,
@@ -99,7 +100,7 @@ def sides(server: RedisServer, clock: FakeClock, *, watched: bool) -> Iterator[t
 
 
 @pytest.mark.parametrize("watched", [False, True], ids=["unwatched", "watched"])
-@settings(max_examples=150, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink))
+@settings(max_examples=scaled(1000), deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink))
 @given(story=stories)
 def test_redis_does_what_memory_does(server: RedisServer, *, watched: bool, story: list[Any]) -> None:
     clock = ServerClock()

@@ -121,8 +121,9 @@ def test_a_child_ends_when_its_parent_expires(opened: Callable[[], ZooKeeperStor
     foreign = taken(other, "foreign", 30, strange, parent=("parent", token)).token
     until(lambda: one.read(["parent", "child", "foreign"], timeout=PATIENCE) == [None] * 3, "their end")
     assert do(one, Renew("child", mine, own.token, ns(30))) == Lost(Loss.EXPIRED)
+    assert isinstance(take(one, "foreign", 30), Held), "its holder doesn't know yet, and was promised 30 s"
     assert do(other, Renew("foreign", strange, foreign, ns(30))) == Lost(Loss.EXPIRED)
-    taken(one, "foreign", 30)
+    until(lambda: isinstance(take(one, "foreign", 30), Granted), "its end", 5)
 
 
 def test_a_child_without_a_time_of_its_own_lasts_as_long_as_its_parent(store: ZooKeeperStore) -> None:

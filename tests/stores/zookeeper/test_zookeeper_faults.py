@@ -1,22 +1,25 @@
-"""Three servers, and what may happen to them. By the host's clock, there are never two holders."""
+"""Three servers, of which some die, stand still or are cut off: never two holders, and everybody goes on."""
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold import Client
-from leasehold.core.holder import State
 from leasehold.testing.conformance.base import until
 from tests.servers.tunnel import Tunnel
-from tests.servers.zookeeper import Ensemble, ensemble
-from tests.stores.zookeeper.holders import PATIENCE, Holder, Successor, hand_over_after_a_loss
+from tests.servers.zookeeper import Ensemble, ZooKeeperServer, ensemble, ensemble_with_island
+from tests.stores.contest import PATIENCE, Contest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+TTL = 1.5
+LONG_TTL = 8.0
+SLOWLY = 20.0
+"""Seconds that a client waits for an answer: an election takes a while."""
 serials = itertools.count()
 
 
@@ -32,86 +35,85 @@ def place(three: Ensemble) -> str:
     return f"/faults?namespace=n{next(serials)}"
 
 
-def acquire_again(client: Client, resource: str, above: int) -> None:
-    """The client that lost it goes on as if nothing had happened."""
-    with client.acquire(resource, ttl=5, wait=PATIENCE) as again:
-        assert again.token > above
-        again.check()
+def others(three: Ensemble, *without: ZooKeeperServer) -> str:
+    return "zookeeper://" + ",".join(server.address for server in three.servers if server not in without)
 
 
-def test_a_lease_survives_the_death_of_the_leader(three: Ensemble, place: str) -> None:
-    with Client(three.url + place, timeout=20) as one, Client(three.url + place, timeout=20) as other:
-        holder, successor = Holder(one, "job", 8), Successor(other, "job", 8)
-        leader = three.leader
+def test_the_leader_is_killed(three: Ensemble, place: str) -> None:
+    """The holder goes on with the others, and keeps its lease."""
+    leader = three.leader
+    with Contest(three.url + place, three.url + place, LONG_TTL, SLOWLY) as contest:
         leader.kill()
-        until(lambda: sum(server.mode == "leader" for server in three.servers) == 1, "a new leader", PATIENCE)
-        renewals = one.get("job").renewals  # type: ignore[union-attr]
-        until(lambda: one.get("job").renewals > renewals, "a renewal", PATIENCE)  # type: ignore[union-attr]
-        assert holder.lease.state is State.HELD
-        assert successor.waits
-        leader.start()
-        holder.stop_looking()
-        holder.lease.release()
-        newer, began_ns = successor.result()
-        assert holder.last_sure_ns < began_ns
-        assert newer.token > holder.token
+        try:
+            until(lambda: sum(server.mode == "leader" for server in three.servers) == 1, "a new leader", PATIENCE)
+            contest.is_kept()
+        finally:
+            leader.start()
+        contest.goes_on(contest.is_handed_over())
 
 
-def test_a_holder_whose_server_stands_still_stops_in_time(three: Ensemble, place: str) -> None:
-    follower = three.followers[0]
-    with Client(follower.url + place, timeout=20) as one, Client(three.leader.url + place, timeout=20) as other:
-        holder, successor = Holder(one, "job", 1.5), Successor(other, "job", 8)
-        with follower.standing_still():
-            newer = hand_over_after_a_loss(holder, successor)
+def test_the_leader_is_killed_and_the_holder_knows_no_other_server(three: Ensemble, place: str) -> None:
+    leader = three.leader
+    with Contest(leader.url + place, others(three, leader) + place, TTL, SLOWLY) as contest:
+        leader.kill()
+        try:
+            newer = contest.is_lost_in_time()
+        finally:
+            leader.start()
         three.settle()
-        newer.release()
-        acquire_again(one, "job", newer.token)
+        contest.goes_on(newer)
 
 
-def test_a_holder_finds_another_server_before_its_time_is_over(three: Ensemble, place: str) -> None:
-    """The one that it is connected to stands still, and the lease is held all the while."""
-    followers = three.followers
-    url = "zookeeper://" + ",".join(server.address for server in followers)
-    with Client(url + place, timeout=20) as client:
-        holder = Holder(client, "job", 12)
-        session = client._engine.store._desk.ledger.all()[0].session  # type: ignore[attr-defined]
-        port = session._client._connection._socket.getpeername()[1]
-        silent = next(server for server in followers if server.port == port)
-        with silent.standing_still():
-            renewed_us = client.get("job").renewed_us  # type: ignore[union-attr]
-            until(lambda: client.get("job").renewed_us > renewed_us, "a renewal elsewhere")  # type: ignore[union-attr]
-            assert holder.lease.state is not State.LOST
-        holder.stop_looking()
-        assert holder.lease.release()
-
-
-def test_a_lease_survives_the_restart_of_all_servers_one_by_one(three: Ensemble, place: str) -> None:
-    with Client(three.url + place, timeout=20) as one, Client(three.url + place, timeout=20) as other:
-        holder, successor = Holder(one, "job", 12), Successor(other, "job", 12)
+def test_all_servers_are_restarted_one_by_one(three: Ensemble, place: str) -> None:
+    with Contest(three.url + place, three.url + place, 12, SLOWLY) as contest:
         for server in three.servers:
             server.kill()
             server.start()
             three.settle()
-        assert holder.lease.state is not State.LOST
-        assert successor.waits
-        holder.stop_looking()
-        holder.lease.release()
-        newer, began_ns = successor.result()
-        assert holder.last_sure_ns < began_ns
-        assert newer.token > holder.token
+        contest.is_kept()
+        contest.goes_on(contest.is_handed_over())
 
 
-def test_a_holder_that_nobody_hears_stops_in_time(three: Ensemble, place: str) -> None:
+def test_the_holders_server_stands_still(three: Ensemble, place: str) -> None:
+    follower = three.followers[0]
+    with Contest(follower.url + place, three.leader.url + place, TTL, SLOWLY) as contest:
+        with follower.standing_still():
+            newer = contest.is_lost_in_time()
+        three.settle()
+        contest.goes_on(newer)
+
+
+def test_the_holders_server_stands_still_and_it_finds_another_one_in_time(three: Ensemble, place: str) -> None:
+    mine = "zookeeper://" + ",".join(server.address for server in three.followers)
+    with Contest(mine + place, three.leader.url + place, 12, SLOWLY) as contest:
+        session = contest.holder._engine.store._desk.ledger.all()[0].session  # type: ignore[attr-defined]
+        port = session._client._connection._socket.getpeername()[1]
+        silent = next(server for server in three.followers if server.port == port)
+        with silent.standing_still():
+            contest.is_kept()
+        contest.goes_on(contest.is_handed_over())
+
+
+def test_the_holders_connection_is_swallowed(three: Ensemble, place: str) -> None:
     """Connections stay open, and nothing comes through."""
-    tunnels = [Tunnel(server.port) for server in three.servers]
-    with tunnels[0], tunnels[1], tunnels[2]:
-        url = "zookeeper://" + ",".join(f"127.0.0.1:{tunnel.port}" for tunnel in tunnels)
-        with Client(url + place, timeout=20) as one, Client(three.url + place, timeout=20) as other:
-            holder, successor = Holder(one, "job", 1.5), Successor(other, "job", 8)
+    with contextlib.ExitStack() as stack:
+        tunnels = [stack.enter_context(Tunnel(server.port)) for server in three.servers]
+        mine = "zookeeper://" + ",".join(f"127.0.0.1:{tunnel.port}" for tunnel in tunnels)
+        with Contest(mine + place, three.url + place, TTL, SLOWLY) as contest:
             for tunnel in tunnels:
                 tunnel.swallow()
-            newer = hand_over_after_a_loss(holder, successor)
+            newer = contest.is_lost_in_time()
             for tunnel in tunnels:
                 tunnel.mend()
-            newer.release()
-            acquire_again(one, "job", newer.token)
+            contest.goes_on(newer)
+
+
+def test_a_server_is_cut_off_with_the_holder_on_it() -> None:
+    """It goes on answering reads and pings. First as what it is, leader or not; then, once it is back, again."""
+    with ensemble_with_island() as (three, server, island):
+        for place in ("/cut/first", "/cut/again"):
+            three.settle()
+            with Contest(server.url + place, others(three, server) + place, TTL, SLOWLY) as contest:
+                with island.cut_off():
+                    newer = contest.is_lost_in_time()
+                contest.goes_on(newer)

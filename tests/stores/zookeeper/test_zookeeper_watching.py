@@ -5,10 +5,19 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+from kazoo.client import KazooClient
+
 from leasehold import Client
-from leasehold.testing.conformance.base import Thread, until
+from leasehold.stores.zookeeper import events
+from leasehold.testing.conformance.base import Thread, taken, until
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pytest
+
+    from leasehold.stores.zookeeper import ZooKeeperStore
+    from tests.servers.zookeeper import ZooKeeperServer
     from tests.stores.zookeeper.tree import Tree
 
 
@@ -56,3 +65,63 @@ def test_a_watcher_that_died_is_found_out(url: str, tree: Tree) -> None:
         until(lambda: tree.left() == set(), "no events")
         client.acquire("a", ttl=30).release()
         assert tree.left() == set()
+
+
+def test_who_comes_while_another_one_tidies_up_misses_nothing(
+    opened: Callable[[], ZooKeeperStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last watcher has just gone, and the next one comes before that is written down."""
+    leaving, coming = opened(), opened()
+    gone = leaving.subscribe("")
+    say, came = events._say, []
+
+    def slowly(*args: object, watched: bool) -> bool:
+        monkeypatch.setattr(events, "_say", say)
+        came.append(coming.subscribe(""))
+        return say(*args, watched=watched)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(events, "_say", slowly)
+    gone.close()
+    token = taken(leaving, "job", 30).token
+    heard = came[0].get(5)
+    assert heard is not None
+    assert [event.token for event in heard] == [token]  # type: ignore[union-attr]
+    came[0].close()
+
+
+def test_who_could_not_look_before_the_first_events_were_too_old_is_told_so(
+    opened: Callable[[], ZooKeeperStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = opened(), opened()
+    subscription = one.subscribe("")
+    monkeypatch.setattr(events, "KEPT", 2)
+    for at in range(5):
+        taken(other, f"job/{at}", 30)
+    events.tidy(other._desk, other._desk.main(5))
+    until(lambda: len(list(other._desk.main(5).call(_events(other)).get(timeout=5))) == 2, "the end of the oldest")
+    assert subscription.get(5) is None
+    subscription.close()
+
+
+def test_who_was_away_for_so_long_that_its_session_ended_is_told_so(
+    store: ZooKeeperStore, zookeeper: ZooKeeperServer
+) -> None:
+    subscription = store.subscribe("")
+    thief = KazooClient(zookeeper.address, client_id=store._desk.main(5)._client.client_id)
+    thief.start()
+    thief.stop()  # which ends the session
+    thief.close()
+    heard: list[object] = []
+
+    def told() -> bool:
+        heard.append(subscription.get(0.5))
+        return None in heard
+
+    until(told, "the word", 30)
+    subscription.close()
+
+
+def _events(store: ZooKeeperStore) -> object:
+    from leasehold.stores.zookeeper.wire import GetChildren
+
+    return GetChildren(store._desk.layout.events, None)

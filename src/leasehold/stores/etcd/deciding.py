@@ -8,16 +8,15 @@ from leasehold.core import rules
 from leasehold.core.clock import SECOND
 from leasehold.core.ops import Acquire, Granted, Held, Loss, Lost, NotHeld, Release, Released, Renew, Renewed, Unknown
 from leasehold.errors import ConfigError
-from leasehold.stores.etcd.layout import unchanged
 from leasehold.stores.etcd.memory import Grip, key_of
-from leasehold.stores.etcd.plan import DELAY, OWN, Plan, plan, rewritten, whole_seconds
+from leasehold.stores.etcd.plan import markers, plan, rebound, undoing, whole_seconds
 from leasehold.stores.etcd.table import Missing, Table
 from leasehold.stores.etcd.trouble import Elsewhere
 
 if TYPE_CHECKING:
     from leasehold.core.clock import Clock
     from leasehold.core.ops import Op, Outcome
-    from leasehold.stores.etcd.layout import KV, Layout
+    from leasehold.stores.etcd.layout import Layout
     from leasehold.stores.etcd.memory import Memory
     from leasehold.stores.etcd.task import Task
 
@@ -99,17 +98,22 @@ class Deciding:
         assert isinstance(op, (Acquire, Renew))
         assert task.loaded is not None
         snapshot = task.loaded[op.resource]
-        kv = snapshot.kv
-        assert kv is not None
+        kv = snapshot.held()
+        if kv is None:
+            assert isinstance(op, Renew)
+            task.plan = rebound(self._layout, op, snapshot)  # it has run out, and comes back within its grace
+            return
         value = kv.value
+        if isinstance(op, Acquire) and task.in_doubt and kv.token <= op.seen_token:
+            task.plan = undoing(self._layout, op, kv.modified)  # nobody has heard of it: try again, for a higher one
+            return
         if value["ttl_ns"] == 0 or value.get("revoked"):
             task.outcome = outcome  # as long as its parent, or as was promised: nothing of its own to keep alive
             return
-        after = [w for w in snapshot.waits if w.key.endswith("//closed/delay")]
         if isinstance(op, Renew) and whole_seconds(op.ttl_ns) > whole_seconds(value["ttl_ns"]):
-            task.plan = _extension(self._layout, op, kv, after)
+            task.plan = rebound(self._layout, op, snapshot)
             return
-        needed = [kv.lease, *(w.lease for w in after)]
+        needed = [kv.lease, *(marker.lease for marker, _ in markers(snapshot))]
         if any(lease not in task.kept for lease in needed):
             task.looks += 1
             if task.looks > MOST_LOOKS:
@@ -132,14 +136,3 @@ class Deciding:
             task.outcome = Renewed(ttl)
         else:
             task.outcome = Granted(kv.token, ttl)
-
-
-def _extension(layout: Layout, op: Renew, kv: KV, after: list[KV]) -> Plan:
-    """Return the plan that moves a lease to an etcd lease with a longer TTL."""
-    key = layout.lease(op.resource)
-    value = {**rewritten(kv), "ttl_ns": op.ttl_ns}
-    made = Plan([unchanged(key, kv.modified)], [(key, value, OWN)], [], {OWN: whole_seconds(op.ttl_ns)})
-    for marker in after:
-        made.puts.append((marker.key, marker.value, DELAY))
-        made.needs[DELAY] = whole_seconds(op.ttl_ns + kv.value["lock_delay_ns"])
-    return made

@@ -4,6 +4,7 @@
 ``/leasehold/NAMESPACE/lease/RESOURCE``               who holds it, on the holder's etcd lease; or how that ended
 ``/leasehold/NAMESPACE/wait/RESOURCE//queue/ID``      a waiter, on an etcd lease of its own; the oldest key is first
 ``/leasehold/NAMESPACE/wait/RESOURCE//closed/WHY``    while it lives, nobody gets the resource: ``hold``, ``delay``
+``/leasehold/NAMESPACE/wait/RESOURCE//grace/ID``      a holder that may come back after its expiry, if nobody else came
 ``/leasehold/NAMESPACE/wait/RESOURCE//never/ID``      an id that was given up, and is never granted
 ``/leasehold/NAMESPACE/under/PARENT//RESOURCE``       a lease that stands under another one
 ``/leasehold/NAMESPACE/notice/CLIENT//ID``            a word to one client
@@ -74,6 +75,10 @@ class Layout:
     def never(self, resource: str, lease_id: str) -> str:
         """Return the key of an id that was given up."""
         return f"{self.waits}{resource}//never/{lease_id}"
+
+    def grace(self, resource: str, lease_id: str) -> str:
+        """Return the key of a holder that may come back after its expiry."""
+        return f"{self.waits}{resource}//grace/{lease_id}"
 
     def closed(self, resource: str, why: str) -> str:
         """Return the key that keeps everybody out."""

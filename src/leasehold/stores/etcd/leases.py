@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from leasehold.core.clock import Clock
     from leasehold.stores.etcd.members import Call, Members
+    from leasehold.stores.etcd.task import Task
 
 NOTES_LIFE: Final = 90
 """Seconds that a note (how a lease ended, an id that was given up) is kept at most; 60 at least."""
@@ -74,6 +75,13 @@ class Leases:
             spare = self._spare.setdefault(lease.asked, [])
             if len(spare) < MOST_SPARE:
                 spare.append(lease)
+
+    def give_back(self, task: Task) -> None:
+        """Keep those that an operation didn't use; of what was left without an answer, nobody knows."""
+        if not task.in_doubt:
+            for lease in task.leases.values():
+                self.give(lease)
+        task.leases = {}
 
     def grant(self, seconds: Sequence[int], give_up: int) -> list[EtcdLease]:
         """Have new ones granted."""

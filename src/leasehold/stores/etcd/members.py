@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from leasehold.core.clock import MILLISECOND, SECOND
 from leasehold.errors import ConfigError, LeaseholdError, StoreUnavailable
-from leasehold.stores.etcd.messages import LOGIN, decode, inside
+from leasehold.stores.etcd.messages import LOGIN, TRANSACTION, decode, inside
 from leasehold.stores.etcd.trouble import Elsewhere, NotLoggedIn, silence
 from leasehold.stores.etcd.wire import Wire
 
@@ -55,16 +55,17 @@ class Members:
         twice unless it is certain that nothing came of the first time.
         """
         for again in (True, False):
+            login = self.login(give_up)
             wire = self._connection(give_up)
             try:
-                answers = self._exchange(wire, calls, self._limit(give_up))
+                answers = self._exchange(wire, calls, login, self._limit(give_up))
             except OSError as error:
                 wire.close()
                 self.avoid(wire.node)
                 raise silence(error, wire.node) from None
             except NotLoggedIn:
                 self._keep(wire)
-                self.log_out()
+                self.log_out(login)
                 if not again:
                     raise
             except Elsewhere:
@@ -82,12 +83,17 @@ class Members:
                 return answers
         raise AssertionError("it returns or raises")
 
-    def _exchange(self, wire: Wire, calls: Sequence[Call], limit: int) -> list[list[bytes]]:
+    def transact(self, request: bytes, give_up: int) -> dict[str, Any]:
+        """Make a transaction, and return what came of it."""
+        ((answer,),) = self.ask([("KV/Txn", [request])], give_up)
+        return decode(TRANSACTION, answer)
+
+    def _exchange(self, wire: Wire, calls: Sequence[Call], login: str, limit: int) -> list[list[bytes]]:
         wire.used_ns = self._clock.now()
         answers: list[list[bytes]] = []
         for at in range(0, len(calls), AT_ONCE):
             part = calls[at : at + AT_ONCE]
-            streams = [wire.call(method, messages, self._login, limit) for method, messages in part]
+            streams = [wire.call(method, messages, login, limit) for method, messages in part]
             answers += wire.finish(streams, limit)
         return answers
 
@@ -118,14 +124,14 @@ class Members:
 
     def login(self, give_up: int) -> str:
         """Return what stands for user and password; nothing where there are none."""
-        address = self._address
-        if not address.user or self._login:
-            return self._login
+        address, login = self._address, self._login
+        if not address.user or login:
+            return login
         wire = self.connect(give_up)
         who = inside(1, address.user.encode()) + inside(2, address.password.encode())
         try:
             ((answer,),) = wire.finish([wire.call("Auth/Authenticate", [who], "", give_up)], give_up)
-            self._login = decode(LOGIN, answer)["token"].decode()
+            self._login = login = decode(LOGIN, answer)["token"].decode()
         except OSError as error:
             self.avoid(wire.node)
             raise silence(error, wire.node) from None
@@ -134,11 +140,13 @@ class Members:
                 raise
         finally:
             wire.close()
-        return self._login
+        return login
 
-    def log_out(self) -> None:
-        """Log in again before the next request."""
-        self._login = ""
+    def log_out(self, login: str) -> None:
+        """Log in again before the next request, unless somebody has done so since."""
+        with self._lock:
+            if self._login == login:
+                self._login = ""
 
     def avoid(self, node: Node) -> None:
         """Ask another member from now on, where this one was the first choice."""
@@ -171,7 +179,6 @@ class Members:
     def _connection(self, give_up: int) -> Wire:
         if self._closed:
             raise ConfigError("the store is closed")
-        self.login(give_up)
         while True:
             with self._lock:
                 wire = self._idle.pop() if self._idle else None

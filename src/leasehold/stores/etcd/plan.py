@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 from leasehold.core.clock import SECOND
 from leasehold.core.ops import WAITER_LIFE_NS, Acquire, Loss
-from leasehold.stores.etcd.layout import HELD, delete, exists, put, unchanged
+from leasehold.stores.etcd.layout import HELD, delete, exists, none_under, put, unchanged
 
 if TYPE_CHECKING:
     from leasehold.core.entry import Entry
-    from leasehold.core.ops import Notice, Op
+    from leasehold.core.ops import Notice, Op, Renew
     from leasehold.stores.etcd.layout import KV, Layout
     from leasehold.stores.etcd.table import Snapshot, Table
 
 OWN: Final = "own"
 DELAY: Final = "delay"
 HOLD: Final = "hold"
+GRACE: Final = "grace"
 PLACE: Final = "place"
 NOTES: Final = "notes"
 
@@ -77,6 +78,49 @@ def held_value(op: Acquire, wall_us: int) -> dict[str, Any]:
     return value
 
 
+def is_simple(op: Acquire) -> bool:
+    """Whether such a lease has one key, on an etcd lease of its own."""
+    return op.parent is None and not (op.lock_delay_ns or op.hold_at_least_ns or op.grace_ns)
+
+
+def undoing(layout: Layout, op: Acquire, modified: int) -> Plan:
+    """Return what takes a grant back as if it had never been."""
+    key = layout.lease(op.resource)
+    undo = Plan([unchanged(key, modified)], deletes=[key])
+    if op.parent is not None:
+        undo.deletes.append(layout.under(op.parent[0]) + op.resource)
+    for why, ns in ((DELAY, op.lock_delay_ns), (HOLD, op.hold_at_least_ns)):
+        if ns:
+            undo.deletes.append(layout.closed(op.resource, why))
+    if op.grace_ns:
+        undo.deletes.append(layout.grace(op.resource, op.lease_id))
+    return undo
+
+
+def markers(before: Snapshot) -> list[tuple[KV, str]]:
+    """Return the keys that stay for a while when a lease runs out, and so are kept alive together with it."""
+    delays = [(kv, DELAY) for kv in before.waits if kv.key.endswith(f"//closed/{DELAY}")]
+    late = before.grace()
+    return [*delays, (late, GRACE)] if late is not None else delays
+
+
+def rebound(layout: Layout, op: Renew, before: Snapshot) -> Plan:
+    """Return the plan that puts a lease on new etcd leases: for a longer TTL, or since the old one has run out."""
+    kv = before.last()
+    assert kv is not None
+    key = layout.lease(op.resource)
+    value = {**rewritten(kv), "ttl_ns": max(op.ttl_ns, kv.value["ttl_ns"])}
+    made = Plan([unchanged(key, before.modified)], [(key, value, OWN)], [], {OWN: whole_seconds(value["ttl_ns"])})
+    for marker, name in markers(before):
+        more = kv.value["lock_delay_ns" if name == DELAY else "grace_ns"]
+        made.puts.append((marker.key, value if name == GRACE else marker.value, name))
+        made.needs[name] = whole_seconds(value["ttl_ns"] + more)
+        made.compare.append(unchanged(marker.key, marker.modified))
+    if before.held() is None:
+        made.compare.append(none_under(layout.waiter(op.resource, "")))
+    return made
+
+
 def rewritten(kv: KV) -> dict[str, Any]:
     """Return the value of a lease that goes on, for another write: with its token, which isn't that write's."""
     value = {**kv.value, "token": kv.token}
@@ -122,17 +166,17 @@ class _Making:
 
     def lease(self, op: Op, entry: Entry, before: Snapshot) -> None:
         """Write what became of the lease: another one, none, or the same with something to note."""
-        kv = before.kv
-        was = kv.value["id"] if kv is not None and kv.held else None
+        held, late, last = before.held(), before.grace(), before.last()
+        was = last.value["id"] if last is not None else None
         if entry.lease_id is not None and entry.lease_id != was:
             assert isinstance(op, Acquire)
             self._grant(op)
-        elif was is not None:
-            assert kv is not None
-            if entry.lease_id is None:
-                self._end(entry, kv, before)
-            else:
-                self._note(entry, kv)
+        elif held is not None and entry.lease_id is None:
+            self._end(entry, held, before)
+        elif held is not None:
+            self._note(entry, held)
+        if late is not None and (entry.lease_id != was or entry.revoked or not entry.grace_ns):
+            self.made.deletes.append(late.key)  # it doesn't come back any more
 
     def waits(self, entry: Entry, before: Snapshot) -> None:
         """Write who has come, who has gone, and who must never be granted anything."""
@@ -171,6 +215,9 @@ class _Making:
             if ns:
                 made.needs[why] = whole_seconds(ns)
                 made.puts.append((layout.closed(op.resource, why), {"holder": op.holder}, why))
+        if op.grace_ns and op.parent is None:
+            made.needs[GRACE] = whole_seconds(op.ttl_ns + op.grace_ns)
+            made.puts.append((layout.grace(op.resource, op.lease_id), made.granted, GRACE))
         made.compare.append(unchanged(layout.never(op.resource, op.lease_id), 0))
 
     def _end(self, entry: Entry, kv: KV, before: Snapshot) -> None:

@@ -49,7 +49,12 @@ class EtcdStore:
         waiting_order="strict",
         platforms="etcd 3.4 or newer",
         capabilities=(
-            Capability.CROSS_PROCESS | Capability.CROSS_HOST | Capability.DURABLE | Capability.PUSH | Capability.WATCH
+            Capability.CROSS_PROCESS
+            | Capability.CROSS_HOST
+            | Capability.DURABLE
+            | Capability.PUSH
+            | Capability.WATCH
+            | Capability.GRACE
         ),
         not_promised=(
             "that a resource is free at the moment of the expiry: about half a second later at most, or after a new "

@@ -126,7 +126,7 @@ class EtcdSubscription:
                 self._members.avoid(wire.node)
                 raise silence(error, wire.node) from None
             if isinstance(error, NotLoggedIn):
-                self._members.log_out()
+                self._members.log_out(login)
             raise
         self._heard_ns = self._clock.now()
         self._wire = wire

@@ -41,6 +41,18 @@ class Snapshot:
         """The revision of the last write of the lease's key; 0 where there is none."""
         return self.kv.modified if self.kv else 0
 
+    def held(self) -> KV | None:
+        """Return the lease's key, where somebody holds it."""
+        return self.kv if self.kv is not None and self.kv.held else None
+
+    def grace(self) -> KV | None:
+        """Return who holds it or held it last, and may come back after the expiry."""
+        return next((kv for kv in self.waits if "//grace/" in kv.key), None)
+
+    def last(self) -> KV | None:
+        """Return what is known of the lease that is, or of the one that was and may come back."""
+        return self.held() or self.grace()
+
     def closed(self) -> KV | None:
         """Return what keeps everybody out of the free resource."""
         return next((kv for kv in self.waits if "//closed/" in kv.key), None)
@@ -132,9 +144,11 @@ class Table:
         if kv is not None:
             entry.token = kv.token
             entry.holder = kv.value["holder"]
-        closed = snapshot.closed()
+        closed, late = snapshot.closed(), snapshot.grace()
         if kv is not None and kv.held:
             self._held(entry, kv, snapshot)
+        elif late is not None:
+            self._late(entry, late, snapshot)
         elif closed is not None:
             entry.holder, entry.token = closed.value["holder"], max(entry.token, closed.value.get("token", 0))
             entry.expiry_ns = now + self._time_left(closed.lease, snapshot.resource)
@@ -165,6 +179,17 @@ class Table:
             if hold.lease not in self._left:
                 self.guessed.add(hold.lease)
             entry.granted_ns += self._left.get(hold.lease, (0, entry.hold_at_least_ns))[1]
+
+    def _late(self, entry: Entry, late: KV, snapshot: Snapshot) -> None:
+        """Take in a lease that has run out. Its key is there as long as it may come back."""
+        free_for = self.free_for(snapshot)
+        entry.lease_id, entry.token, entry.holder = late.value["id"], late.token, late.value["holder"]
+        entry.ttl_ns = late.value["ttl_ns"]
+        entry.expiry_ns = self.now - free_for
+        entry.grace_ns = free_for + SECOND
+        closed = snapshot.closed()
+        if closed is not None:
+            entry.lock_delay_ns = free_for + self._time_left(closed.lease, snapshot.resource)
 
     def _matters(self, value: dict[str, Any], snapshot: Snapshot) -> bool:
         """Whether what is answered depends on how much time a lease has left."""

@@ -71,6 +71,12 @@ class Task:
                 reads.append(get_all(layout.under(name)))
         return reads
 
+    def start_over(self) -> None:
+        """Forget what was about to be done: the first thing is to look what is true."""
+        self.loaded = self.plan = self.planned = None
+        self.quick = False
+        self.kept.clear()
+
     def want(self, missing: Missing) -> None:
         """Look again, at what is missing too."""
         if missing.children:

@@ -22,7 +22,6 @@ from leasehold.stores.zookeeper.sight import (
     identity,
     look,
     own_holding,
-    parent_is_gone,
 )
 from leasehold.stores.zookeeper.wire import (
     ANY_VERSION,
@@ -52,6 +51,8 @@ MOST_PATIENCE = 1000
 def acquire(desk: Desk, op: Acquire, start: int, seconds: float) -> Generator[list[Any], list[Any], AcquireOutcome]:
     """Carry it out."""
     outcome: AcquireOutcome = yield from Acquisition(desk, op, start, seconds).run()
+    # Whatever became of earlier requests for this id is known now. A grant that was found again must not be given back.
+    desk.doubts.pop(op.lease_id, None)
     return outcome
 
 
@@ -131,8 +132,7 @@ class Acquisition:
         if lease is not None:
             remaining = closed_for_ns(desk, lease, now)
             mine = lease.is_closed and op.holder == lease.node.get("successor")
-            gone = yield from parent_is_gone(desk, reader, lease)
-            if remaining > 0 and not mine and not gone:
+            if remaining > 0 and not mine:
                 desk.patience.pop(op.resource, None)
                 return (yield from self._wait(sight, lease.holder, lease.token, remaining)), False
             [answer] = yield [reader.call(GetData(desk.layout.id(lease.mark), None))]
@@ -225,9 +225,9 @@ class Acquisition:
             Create(desk.layout.lease(op.resource), json.dumps(node).encode(), desk.acl, EPHEMERAL),
             *after,
             *(self.above.operations(desk, op.resource) if self.above else ()),
-            *desk.news(event),
+            event,
+            root=root,
         )
-        desk.doubts.pop(op.lease_id, None)
         if failure is not None:
             if failure.path == beat.path:
                 raise SessionExpiredError
@@ -247,9 +247,9 @@ class Acquisition:
     def _lift(self, token: int) -> Steps:
         """Undo the grant: its token is not above what the asker has seen. Let the namespace's tokens begin higher."""
         desk, op = self.desk, self.op
-        assert desk.root is not None
-        layout = desk.layout
-        root = desk.root._replace(offset=desk.root.offset + max(0, op.seen_token - token) + 1)
+        known, layout = desk.root, desk.layout
+        assert known is not None
+        root = known._replace(offset=known.offset + max(0, op.seen_token - token) + 1)
         yield [self.session.multi(*deletion(desk, op.resource, self.mark, 0))]
         if token >= TOKEN_LIMIT or op.seen_token + 1 >= TOKEN_LIMIT:
             raise ConfigError(f"the next token, {max(token, op.seen_token + 1)}, is not below 2^53")

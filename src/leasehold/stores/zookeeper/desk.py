@@ -225,19 +225,21 @@ class Desk:
         """Take in what the root says."""
         self.root = Root.loads(data, stat.version)
 
-    def check_root(self) -> Any:
-        """Return the operation that refuses a transaction made on old terms."""
-        assert self.root is not None
-        return CheckVersion(self.layout.root, self.root.version)
-
     def commit(
-        self, session: Session, first: tuple[Any, ...], *operations: Any
+        self, session: Session, first: tuple[Any, ...], *changes: Any, root: Root | None = None
     ) -> Generator[list[Any], list[Any], tuple[list[Any], Failure | None]]:
         """Make all these changes or none, on today's terms; return the results and what stood in the way.
 
-        The results begin with those of the first ones. Where the terms were old, they are known now: try again.
+        An event among them is told to those who watch, if anybody does. The results begin with those of the first
+        ones. Where the terms were old, they are known now: try again.
         """
-        transaction = Multi((*first, self.check_root(), *operations))
+        # Looked at once: another thread may learn of new terms while what depends on them is put together.
+        terms = root or self.root
+        assert terms is not None
+        operations: list[Any] = [CheckVersion(self.layout.root, terms.version)]
+        for change in changes:
+            operations += self._told(change, terms) if isinstance(change, Event) else (change,)
+        transaction = Multi((*first, *operations))
         [results] = yield [session.call(transaction)]
         failure = transaction.failure(results)
         if failure is not None and failure.path == self.layout.root:
@@ -247,10 +249,9 @@ class Desk:
 
     # --- telling --------------------------------------------------------------------------------------------------
 
-    def news(self, event: Event) -> tuple[Any, ...]:
+    def _told(self, event: Event, root: Root) -> tuple[Any, ...]:
         """Return the operation that tells those who watch, if anybody does."""
-        root = self.root
-        if root is None or not root.watched:
+        if not root.watched:
             return ()
         now = self.clock.now()
         if now >= self._tidy_ns:

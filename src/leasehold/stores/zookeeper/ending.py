@@ -88,22 +88,24 @@ def release_all(
                 desk.ledger.forget(holdings[at])
                 outcomes[at] = Released()
         elif failure.path != desk.layout.root:
-            at = next(at for at, mine in zip(chunk, ending, strict=True) if failure.path in (op.path for op in mine))
+            at = next(at for at, mine in zip(chunk, ending, strict=True) if failure.path in _paths(mine))
             outcomes[at] = yield from release(desk, ops[at], start, seconds)
         together = [at for at in together if at not in outcomes]
     return [outcomes[at] for at in range(len(ops))]
 
 
+def _paths(changes: Sequence[Any]) -> set[str]:
+    return {change.path for change in changes if not isinstance(change, Event)}
+
+
 def _deletion(desk: Desk, holding: Holding) -> tuple[Any, ...]:
     """Return the operations that end a lease of ours, and tell of it."""
     own = deletion(desk, holding.resource, holding.mark, holding.version)
-    return (*own, *family.entry_of(desk, holding.node), *_told(desk, holding))
+    return (*own, *family.entry_of(desk, holding.node), _released(desk, holding))
 
 
-def _told(desk: Desk, holding: Holding) -> tuple[Any, ...]:
-    """Return the operation that tells of its release."""
-    event = Event(EventKind.RELEASED, holding.resource, holding.token, holding.node["holder"], desk.clock.wall_us())
-    return desk.news(event)
+def _released(desk: Desk, holding: Holding) -> Event:
+    return Event(EventKind.RELEASED, holding.resource, holding.token, holding.node["holder"], desk.clock.wall_us())
 
 
 def _let_go(desk: Desk, op: Release, holding: Holding, start: int) -> Steps:
@@ -144,7 +146,7 @@ def _closing(desk: Desk, holding: Holding, successor: str | None, for_ns: int) -
     return (
         SetData(desk.layout.id(holding.mark), b'{"closed": true}', holding.version),
         SetData(desk.layout.lease(holding.resource), json.dumps(node).encode(), ANY_VERSION),
-        *_told(desk, holding),
+        _released(desk, holding),
     )
 
 
@@ -202,7 +204,7 @@ def _end(desk: Desk, session: Session, lease: Seen, version: int) -> Steps:
     children = yield from _children(desk, session, lease.mark, version, EventKind.RELEASED)
     event = Event(EventKind.RELEASED, resource, lease.token, lease.holder, desk.clock.wall_us())
     own = (*deletion(desk, resource, lease.mark, version), *family.entry_of(desk, lease.node))
-    return (*children, *own, *desk.news(event))
+    return (*children, *own, event)
 
 
 def _leave(desk: Desk, resource: str, mark: str, sight: Sight) -> tuple[Any, ...]:
@@ -249,7 +251,7 @@ def revoke(desk: Desk, op: Revoke, seconds: float) -> Generator[list[Any], list[
             children = yield from _children(desk, main, lease.mark, found.version, EventKind.REVOKED)
         ttl = 0 if op.force else remaining
         event = Event(EventKind.REVOKED, op.resource, lease.token, lease.holder, desk.clock.wall_us(), ttl)
-        _, failure = yield from desk.commit(main, (), *children, *ops, *desk.news(event))
+        _, failure = yield from desk.commit(main, (), *children, *ops, event)
         if failure is None:
             yield from _call(desk, lease, main)
             return Released(ttl)

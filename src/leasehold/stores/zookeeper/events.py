@@ -51,7 +51,11 @@ def watch(desk: Desk, main: Session, address: str) -> None:
     """Have events written down, by everybody."""
     with contextlib.suppress(*NODE_ERRORS):
         main.call(Create(f"{desk.layout.watchers}/{address}", b"", desk.acl, EPHEMERAL)).get(timeout=TIMEOUT)
-    _say(desk, main, watched=True)
+    while True:
+        desk.read_root(main, TIMEOUT)
+        # Also where it says so already: whoever is about to end that, for nobody was there, finds it changed.
+        if _say(desk, main, watched=True):
+            return
 
 
 def unwatch(desk: Desk, main: Session, address: str) -> None:
@@ -64,20 +68,21 @@ def unwatch(desk: Desk, main: Session, address: str) -> None:
 def tidy(desk: Desk, main: Session) -> None:
     """Delete what is too old; and where nobody watches any more, have nothing written down, and delete all."""
     layout = desk.layout
+    desk.read_root(main, TIMEOUT)
     watched = bool(main.call(GetChildren(layout.watchers, None)).get(timeout=TIMEOUT))
-    if not watched:
-        _say(desk, main, watched=False)
     names = sorted(main.call(GetChildren(layout.events, None)).get(timeout=TIMEOUT), key=sequence)
-    for name in names[:-KEPT] if watched else names:
+    old = names[:-KEPT] if watched or not _say(desk, main, watched=False) else names
+    for name in old:
         main.call(Delete(f"{layout.events}/{name}", ANY_VERSION))
 
 
-def _say(desk: Desk, main: Session, *, watched: bool) -> None:
-    while True:
-        desk.read_root(main, TIMEOUT)
-        assert desk.root is not None
-        if desk.root.watched == watched:
-            return
-        wanted = desk.root._replace(watched=watched)
-        with contextlib.suppress(*NODE_ERRORS):
-            main.call(SetData(desk.layout.root, wanted.dumps(), wanted.version)).get(timeout=TIMEOUT)
+def _say(desk: Desk, main: Session, *, watched: bool) -> bool:
+    """Have it written in the root whether somebody watches, if that is as it was last read. Returns whether it was."""
+    assert desk.root is not None
+    wanted = desk.root._replace(watched=watched)
+    try:
+        stat = main.call(SetData(desk.layout.root, wanted.dumps(), wanted.version)).get(timeout=TIMEOUT)
+    except NODE_ERRORS:
+        return False
+    desk.root = wanted._replace(version=stat.version)
+    return True

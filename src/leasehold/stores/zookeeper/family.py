@@ -113,5 +113,5 @@ def end_children(
         if own.said.get("children"):
             ops += yield from end_children(desk, session, child.mark, kind)
         ops += deletion(desk, decode(name), child.mark, own.version)
-        ops += desk.news(Event(kind, decode(name), child.token, child.holder, desk.clock.wall_us()))
+        ops.append(Event(kind, decode(name), child.token, child.holder, desk.clock.wall_us()))
     return (*ops, Delete(folder, ANY_VERSION))

@@ -28,7 +28,7 @@ from leasehold.stores.zookeeper.wire import (
     NODE_ERRORS,
     Create,
     Delete,
-    GetChildren,
+    GetChildren2,
     GetData,
     Sync,
 )
@@ -130,6 +130,8 @@ class ZooKeeperSubscription:
             events.watch(self._desk, main, self.address)
             if self._last is None:
                 self._happened()
+            else:
+                self._missed = True  # while nobody knew that we watch, perhaps nothing was written down
         self._session_id = session_id
 
     # --- calls ----------------------------------------------------------------------------------------------------
@@ -163,9 +165,11 @@ class ZooKeeperSubscription:
         main = self._main()
         folder = self._desk.layout.events
         main.call(Sync(folder))
-        names = sorted(main.call(GetChildren(folder, self._on_event)).get(timeout=TIMEOUT), key=sequence)
+        names, stat = main.call(GetChildren2(folder, self._on_event)).get(timeout=TIMEOUT)
+        names.sort(key=sequence)
         if self._last is None:
-            self._last = sequence(names[-1]) if names else -1
+            # Events are numbered by how many nodes the folder had so far; ZooKeeper shows that together with deletions.
+            self._last = (stat.children_version + stat.children_count) // 2 - 1
             return
         fresh = [name for name in names if sequence(name) > self._last]
         calls = [(name, main.call(GetData(f"{folder}/{name}", None))) for name in fresh]
@@ -175,7 +179,7 @@ class ZooKeeperSubscription:
             except NODE_ERRORS:
                 continue  # too old to be kept: the next one shows the gap
             number = sequence(name)
-            self._missed |= 0 <= self._last < number - 1
+            self._missed |= self._last < number - 1
             self._last = number
             event = events.loads(data, stat)
             if event.resource.startswith(self._prefix or ""):

@@ -5,9 +5,12 @@ One module a promise. A defect found anywhere becomes a case here.
 
 from leasehold.testing.conformance.batches import Batches
 from leasehold.testing.conformance.cancellation import Cancellation
+from leasehold.testing.conformance.draining import Draining
+from leasehold.testing.conformance.electing import Electing
 from leasehold.testing.conformance.ending import Ending
 from leasehold.testing.conformance.exclusion import Exclusion
 from leasehold.testing.conformance.family import Family
+from leasehold.testing.conformance.grace import Grace
 from leasehold.testing.conformance.handover import Handover
 from leasehold.testing.conformance.holding import Holding
 from leasehold.testing.conformance.limits import Limits
@@ -29,6 +32,7 @@ class StoreConformance(
     Exclusion,
     Tokens,
     Renewing,
+    Grace,
     Holding,
     Ending,
     Waiting,
@@ -41,6 +45,8 @@ class StoreConformance(
     Several,
     Semaphores,
     Reentry,
+    Electing,
+    Draining,
     Watching,
     Cancellation,
     Batches,

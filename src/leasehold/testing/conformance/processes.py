@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
@@ -32,15 +33,18 @@ class Processes(Case):
         """A number in a file that only the lease protects."""
         path = lab.folder / "number"
         path.write_text("0")
-        children = [Child(lab.url()) for _ in range(3)]
-        for child in children:
-            child.tell("count", resource="number", ttl=10, path=str(path), rounds=60)
-        tokens = [child.wait_for_answer()["tokens"] for child in children]
+        with ExitStack() as stack:
+            children = [stack.enter_context(Child(lab.url())) for _ in range(3)]
+            for child in children:
+                child.tell("count", resource="number", ttl=10, path=str(path), rounds=60)
+            answers = [child.wait_for_answer() for child in children]
+            assert all("tokens" in answer for answer in answers), answers
+            for child in children:
+                child.end()
+        tokens = [answer["tokens"] for answer in answers]
         assert int(path.read_text()) == 180
         assert all(mine == sorted(mine) for mine in tokens)
         assert len({token for mine in tokens for token in mine}) == 180
-        for child in children:
-            child.end()
 
     def test_a_killed_holder_in_processes(self, lab: Harness, face: Face) -> None:
         with Child(lab.url()) as child:

@@ -8,10 +8,13 @@ import pytest
 
 from leasehold.core.ops import Acquire
 from leasehold.errors import ConfigError, StoreUnavailable
-from leasehold.testing.conformance.base import PATIENCE, Case, until
+from leasehold.runtime.clock import SYSTEM
+from leasehold.stores.base import Capability
+from leasehold.testing.conformance.base import PATIENCE, Case, Thread, pass_time, require, until
 from leasehold.testing.conformance.waiting import queue_length
 
 if TYPE_CHECKING:
+    from leasehold.stores.base import Store
     from leasehold.testing.faces import Face
     from leasehold.testing.faults import FaultyStore
     from leasehold.testing.harness import Harness
@@ -44,6 +47,21 @@ class Queueing(Case):
         assert lease.token > held.token
         assert face.wait(second, 0) is None
         assert second.position == 0
+
+    def test_the_call_is_heard_also_after_waits_that_came_to_nothing(
+        self, face: Face, other: Face, store: Store
+    ) -> None:
+        require(store, Capability.PUSH)
+        held = other.acquire("job", ttl=30)
+        place = face.enqueue("job", ttl=30)
+        for _ in range(3):
+            assert face.wait(place, 0.05) is None
+        waiting = Thread(lambda: face.wait(place, PATIENCE))
+        pass_time(0.3)  # so that it sleeps, and doesn't ask by itself within the next second
+        start = SYSTEM.now()
+        other.release(held)
+        assert waiting.result() is not None
+        assert (SYSTEM.now() - start) / 1e9 < 1
 
     def test_who_leaves_makes_room_for_the_next(self, face: Face, other: Face) -> None:
         held = other.acquire("job", ttl=30)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from leasehold.core.claim import REFRESH_NS
-from leasehold.core.ops import Acquire, Granted, Held, Release
+from leasehold.core.ops import RESERVATION_NS, Acquire, Granted, Held, Release
 from leasehold.errors import ConfigError, LeaseHeld, WouldDeadlock
 from leasehold.runtime.clock import SYSTEM
 from leasehold.stores.base import Capability
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from leasehold.testing.faces import Face
     from leasehold.testing.faults import FaultyStore
     from leasehold.testing.harness import Harness
+
+TURNS = 20
+"""How often something is tried that a busy machine may be too slow for."""
 
 
 def queue_length(face: Face, resource: str) -> int:
@@ -63,14 +66,20 @@ class Waiting(Case):
         assert served == list(range(8))
 
     def test_nobody_barges_in(self, store: Store) -> None:
-        """Between a release and the first waiter's request, the resource is kept for that waiter."""
-        holder, waiter = new_id(), new_id()
-        taken(store, "job", 30, holder)
-        assert isinstance(take(store, "job", 30, waiter, queue=True), Held)
-        store.apply([Release("job", holder)], timeout=PATIENCE)
-        assert isinstance(take(store, "job", 30), Held)
-        assert isinstance(take(store, "job", 30, queue=True), Held)
-        taken(store, "job", 30, waiter, queue=True)
+        """Between a release and the first waiter's request, the resource is kept for that waiter, for a moment."""
+        for turn in range(TURNS):
+            job = f"job/{turn}"
+            holder, waiter = new_id(), new_id()
+            taken(store, job, 30, holder)
+            assert isinstance(take(store, job, 30, waiter, queue=True), Held)
+            start = SYSTEM.now()
+            store.apply([Release(job, holder)], timeout=PATIENCE)
+            others = [take(store, job, 30), take(store, job, 30, queue=True)]
+            if SYSTEM.now() - start < RESERVATION_NS:
+                assert [type(other) for other in others] == [Held, Held]
+                taken(store, job, 30, waiter, queue=True)
+                return
+        pytest.fail("the store never answered three requests within the time of a reservation")
 
     def test_a_waiter_that_does_not_come_loses_its_turn_but_not_its_place(self, store: Store) -> None:
         holder, absent, present = new_id(), new_id(), new_id()

@@ -1,0 +1,16 @@
+"""A lease among 3 or 5 acceptors, without a database: the protocol as pure state machines.
+
+==============  ====================================================================================================
+``messages``    what proposers and acceptors say to each other
+``ballots``     the numbers that attempts carry, and how many acceptors are a majority
+``acceptor``    keeps the leases of one node, and answers
+``slot``        what an acceptor keeps about one resource
+``starting``    how an acceptor begins: after a crash, a clean shutdown, or the loss of its disk
+``proposer``    gets, renews and gives back one lease, by asking all acceptors
+``session``     what the renewal of a parent says about the leases that stand under it
+``merging``     what several acceptors push or show, as one
+==============  ====================================================================================================
+
+None of them reads a clock, draws a number or touches a socket: ``now``, the wall clock and ids are handed in, and what
+is to be sent or written is returned. The node process and the simulator drive the very same code.
+"""

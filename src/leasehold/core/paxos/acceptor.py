@@ -1,0 +1,490 @@
+"""One of the 3 or 5 that keep the leases. Alone it promises nothing: a lease is what a majority of them took in.
+
+Three rules carry the safety, and each is a small method here:
+
+- a live record of another owner is never replaced, whatever the number (`busy`);
+- a record is installed only with a number above all that was promised before (`may_install`), and what was promised
+  is on the disk before anybody hears of it (`reserve`, and `Answer.persist`);
+- a record goes by its expiry, by the exact release of its owner, or by force, and is never shortened.
+
+Times are on the acceptor's own clock, which must never be fast.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from leasehold.core import queue, rules
+from leasehold.core.clock import SECOND
+from leasehold.core.entry import Waiting
+from leasehold.core.lease import TOKEN_LIMIT
+from leasehold.core.ops import Event, EventKind, Loss, Released
+from leasehold.core.paxos.ballots import DAY_US, SECOND_US
+from leasehold.core.paxos.messages import (
+    Accept,
+    Ack,
+    Drop,
+    Dropped,
+    End,
+    Extend,
+    Gone,
+    HeldBy,
+    Look,
+    Low,
+    Nothing,
+    Prepare,
+    Promised,
+    Push,
+    Refused,
+    Reply,
+    Scan,
+    Seed,
+    Seen,
+    Withdraw,
+)
+from leasehold.core.paxos.slot import Slot
+from leasehold.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from leasehold.core.entry import Entry
+    from leasehold.core.lease import Record
+    from leasehold.core.ops import Acquire, Notice, Renew
+    from leasehold.core.paxos.messages import Item, Request, SeedQuery, Verdict
+
+KEEP_AHEAD_US = 10 * SECOND_US
+"""The high-water mark is raised when it is less than this ahead of the wall clock, so no grant waits for the disk."""
+RAISE_BY_US = 30 * SECOND_US
+"""How far ahead it is raised."""
+
+
+class Config(NamedTuple):
+    """What an acceptor is told at its start."""
+
+    id: str
+    max_ttl_ns: int = 60 * SECOND
+    max_lock_delay_ns: int = 60 * SECOND
+    drift: float = 0.005
+
+    @property
+    def longest_span_ns(self) -> int:
+        """For how long a record may keep others out at most."""
+        return self.max_ttl_ns + self.max_lock_delay_ns
+
+
+class Durable(NamedTuple):
+    """What is on the disk."""
+
+    high_water: int
+    """At least every number that was ever promised here and that anybody may have heard of."""
+    span_ns: int
+    """The longest time for which anybody was kept out here: for so long it is silent after a crash."""
+
+
+class Answer(NamedTuple):
+    """What to do about a request: first write and sync ``persist``, tell the acceptor, and only then send the rest."""
+
+    reply: Reply | None
+    persist: Durable | None = None
+    push: Push | None = None
+
+
+SILENCE = Answer(None)
+
+
+class Acceptor:
+    """The leases of one node. One thread drives it; `starting` makes it."""
+
+    def __init__(self, config: Config, durable: Durable, incarnation: int, *, silent_until_ns: int = 0) -> None:
+        self.config = config
+        self.durable = durable
+        self.incarnation = incarnation
+        self.silent_until_ns = silent_until_ns
+        self.seeded = True
+        """False while a node that lost its disk has not heard from the others how high the numbers may have gone."""
+        self.floor = 0
+        """No number up to this one is taken for any resource."""
+        self.wall_us = 0
+        self.events: list[Event] = []
+        self.notices: list[Notice] = []
+        self.slots: dict[str, Slot] = {}
+        self._families: dict[str, set[str]] = {}
+        self._rounds: deque[str] = deque()
+        self._reserved = 0
+        self._span_ns = 0
+        self._rules: dict[type, Callable[[Any, int], Verdict]] = {
+            Accept: self.accept,
+            Extend: self.extend,
+            Drop: self.drop,
+            Withdraw: self.withdraw,
+            Prepare: self.prepare,
+            End: self.end,
+            Look: self.look,
+            Scan: self.scan,
+        }
+
+    # --- driving it -----------------------------------------------------------------------------------------------
+
+    def is_silent(self, now: int) -> bool:
+        """Whether nothing may be answered yet: what was known before the crash may still be relied upon."""
+        return now < self.silent_until_ns or not self.seeded
+
+    def handle(self, request: Request, now: int, wall_us: int) -> Answer:
+        """Carry out the items in order, and return what to write and what to send."""
+        if self.is_silent(now):
+            return SILENCE
+        self.wall_us = wall_us
+        verdicts = tuple([self._judge(item, now) for item in request.items])
+        reply = Reply(request.serial, self.config.id, self.incarnation, verdicts)
+        return Answer(reply, self._unwritten(), self._push())
+
+    def _judge(self, item: Item, now: int) -> Verdict:
+        return self._rules[type(item)](item, now)
+
+    def seed(self, query: SeedQuery, now: int) -> Seed | None:
+        """Tell a node that lost its disk how high the numbers may have gone."""
+        return None if self.is_silent(now) else Seed(query.serial, self.config.id, self.durable.high_water)
+
+    def top_up(self, wall_us: int) -> Durable | None:
+        """Return what to write so that no grant has to wait for it. To be asked every few seconds."""
+        if not self.seeded:
+            return None  # a disk with a mark on it must not look like one that was never lost
+        if self.durable.high_water >= wall_us + KEEP_AHEAD_US:
+            return None
+        return self.durable._replace(high_water=wall_us + RAISE_BY_US)
+
+    def persisted(self, durable: Durable) -> None:
+        """Take note that this is on the disk, and synced. Writes may be reported in any order."""
+        self.durable = Durable(
+            max(self.durable.high_water, durable.high_water), max(self.durable.span_ns, durable.span_ns)
+        )
+
+    def _unwritten(self) -> Durable | None:
+        n, span, durable = self._reserved, self._span_ns, self.durable
+        self._reserved = self._span_ns = 0
+        if n <= durable.high_water and span <= durable.span_ns:
+            return None
+        ahead = max(n, self.wall_us) + RAISE_BY_US if n > durable.high_water else durable.high_water
+        return Durable(ahead, max(span, durable.span_ns))
+
+    def _push(self) -> Push | None:
+        if not self.events and not self.notices:
+            return None
+        named = {event.resource for event in self.events} | {notice.resource for notice in self.notices}
+        floor = max(self.floor_of(self.load(resource)) for resource in named)
+        push = Push(self.config.id, self.incarnation, floor, tuple(self.events), tuple(self.notices))
+        self.events, self.notices = [], []
+        return push
+
+    # --- the rules ------------------------------------------------------------------------------------------------
+
+    def accept(self, item: Accept, now: int) -> Verdict:
+        """Take a lease in."""
+        op, n = item.op, item.n
+        slot = self.load(op.resource)
+        why = self.refusal(slot, n, op.ttl_ns, op.lock_delay_ns, op.hold_at_least_ns) or self._misplaced(op)
+        if why:
+            return Refused(why)
+        waiting = slot.waiting
+        if waiting is not None and waiting.tombstones.get(op.lease_id, 0) > now:
+            return Gone(Loss.RELEASED)
+        expiry = self.expiry(slot)
+        mine = slot.lease_id == op.lease_id
+        if self.is_live(slot, now):
+            if not mine:
+                return self.busy(slot, item, now, by=slot.holder, free_at=expiry)
+            return self._extended(slot, n, item.token or n, op.ttl_ns, now)
+        if mine and not item.token and n <= slot.n:
+            return Gone(Loss.EXPIRED)  # so late a request, or a copy of it, must not start a second turn by itself
+        free_at = expiry if slot.lease_id is None or mine else expiry + slot.lock_delay_ns
+        if now < free_at:
+            return self.busy(slot, item, now, by=slot.holder, free_at=free_at)
+        if waiting is not None and not item.token:
+            reservation = queue.settle(self, slot, waiting, free_at, now, showing=op.lease_id)
+            if reservation is not None and not queue.is_for(reservation, op):
+                return self.busy(slot, item, now, by="", free_at=now)
+        if not self.may_install(slot, n, op.lease_id):
+            return Low(self.floor_of(slot))
+        return self._installed(slot, item, now)
+
+    def may_install(self, slot: Slot, n: int, lease_id: str) -> bool:
+        """Whether a new record may be made with this number: it is above all promises, or is the promise itself."""
+        return n > self.floor_of(slot) or (n, lease_id) == (slot.promised_n, slot.promised_by)
+
+    def prepare(self, item: Prepare, now: int) -> Verdict:
+        """Promise to take nobody with a lower number."""
+        slot = self.load(item.resource)
+        why = self.refusal(slot, item.n)
+        if why:
+            return Refused(why)
+        if self.is_live(slot, now) and slot.lease_id != item.lease_id:
+            left = self.expiry(slot) - now
+            return HeldBy(slot.holder, slot.token, left, 0, 0, self.floor_of(slot))
+        if item.n <= self.floor_of(slot):
+            return Low(self.floor_of(slot))
+        self.promise(slot, item.n, item.lease_id)
+        self.save(slot)
+        return Promised()
+
+    def extend(self, item: Extend, now: int) -> Verdict:
+        """Renew a live record."""
+        op = item.op
+        slot = self.load(op.resource)
+        why = self.refusal(slot, item.n, op.ttl_ns, slot.lock_delay_ns)
+        if why:
+            return Refused(why)
+        if slot.lease_id != op.lease_id or not self.is_live(slot, now):
+            return Gone(_reason(slot, op), 0, self.floor_of(slot))
+        verdict = self._extended(slot, item.n, op.token, op.ttl_ns, now)
+        if item.children and isinstance(verdict, Ack):
+            family = [c for c in self.children(slot.resource, slot.token) if self.is_live(c, now)]
+            return verdict._replace(children=tuple([(child.resource, child.token) for child in family]))
+        return verdict
+
+    def withdraw(self, item: Withdraw, now: int) -> Verdict:
+        """Undo an attempt that came to nothing."""
+        slot = self.load(item.resource)
+        had = slot.lease_id == item.lease_id and slot.n <= item.n and self.is_live(slot, now)
+        self.close(slot, item.n, item.lease_id)
+        if had:
+            rules.end(self, slot, now, EventKind.RELEASED, free_at=now)
+        return Dropped() if had else Nothing()
+
+    def drop(self, item: Drop, now: int) -> Verdict:
+        """End a lease that its owner is done with, or take the owner out of the queue."""
+        op = item.op
+        slot = self.load(op.resource)
+        own = slot.n if slot.lease_id == op.lease_id else 0
+        n = item.n or max(own, slot.promised_n if slot.promised_by == op.lease_id else 0)
+        expiry = self.expiry(slot)
+        if op.abandon:
+            if slot.waiting is None:
+                slot.waiting = Waiting()
+            slot.waiting.tombstones[op.lease_id] = now + rules.TOMBSTONE_NS
+            queue.tidy(slot, now)
+            self.save(slot)
+        self.close(slot, n, op.lease_id)
+        if slot.lease_id == op.lease_id and now < expiry and slot.n <= n:
+            free_at = max(now, slot.granted_ns + slot.hold_at_least_ns) if slot.hold_at_least_ns else now
+            rules.end(self, slot, now, EventKind.RELEASED, free_at=free_at, to=op)
+            return Dropped(free_at - now)
+        waiting = slot.waiting
+        if waiting is not None and any(w.lease_id == op.lease_id for w in waiting.queue):
+            free_at = expiry if slot.lease_id is None else expiry + slot.lock_delay_ns
+            queue.leave_and_call(self, slot, waiting, op, now, free_at=free_at)
+            return Nothing("was waiting")
+        return Nothing()
+
+    def close(self, slot: Slot, n: int, lease_id: str) -> None:
+        """See to it that nothing this owner has sent so far is taken in any more."""
+        if n > self.floor_of(slot) or (slot.promised_by == lease_id and slot.promised_n <= n):
+            slot.promised_n, slot.promised_by = n, ""
+            self.reserve(n)
+            self.save(slot)
+
+    def end(self, item: End, now: int) -> Verdict:
+        """Revoke whoever has it."""
+        slot = self.load(item.op.resource)
+        outcome = rules.revoke(self, slot, item.op, now)
+        if not isinstance(outcome, Released):
+            return Nothing(outcome.reason)
+        if item.op.force:
+            slot.promised_by = ""  # a copy of the request that took it in must not bring it back
+        return Dropped(outcome.free_in_ns)
+
+    def look(self, item: Look, now: int) -> Verdict:
+        """Show who holds this."""
+        record = rules.record(self, self.load(item.resource), now)
+        return Seen(() if record is None else (record,))
+
+    def scan(self, item: Scan, now: int) -> Verdict:
+        """Show what is held under the prefix."""
+        names = sorted(name for name in self.slots if name.startswith(item.prefix) and name > item.after)
+        found: list[Record] = []
+        for name in names:
+            record = rules.record(self, self.slots[name], now)
+            if record is not None:
+                if len(found) == item.limit:
+                    return Seen(tuple(found), more=True)
+                found.append(record)
+        return Seen(tuple(found))
+
+    # --- what the rules are made of -------------------------------------------------------------------------------
+
+    def floor_of(self, slot: Slot) -> int:
+        """Return the number that a new owner has to exceed."""
+        return max(self.floor, slot.promised_n)
+
+    def expiry(self, slot: Slot) -> int:
+        """Return when the record ends: its own time or, if sooner, its parent's."""
+        return slot.expiry_ns if slot.parent is None else rules.expiry_of(self, slot)
+
+    def is_live(self, slot: Slot, now: int) -> bool:
+        """Whether somebody has it."""
+        return slot.lease_id is not None and now < self.expiry(slot)
+
+    def refusal(self, slot: Slot, n: int, ttl_ns: int = 0, lock_delay_ns: int = 0, hold_ns: int = 0) -> str:
+        """Say why this can't be had from any acceptor with these settings; empty: it can."""
+        longest = self.config.max_ttl_ns
+        if ttl_ns > longest or hold_ns > longest:
+            return f"the TTL is {max(ttl_ns, hold_ns) / SECOND:.6g} s, and {longest / SECOND:.6g} s are the most here"
+        if lock_delay_ns > self.config.max_lock_delay_ns:
+            most = self.config.max_lock_delay_ns / SECOND
+            return f"the lock delay is {lock_delay_ns / SECOND:.6g} s, and {most:.6g} s are the most here"
+        ahead = n - max(self.floor_of(slot), self.wall_us)
+        if ahead > DAY_US or n >= TOKEN_LIMIT:
+            return f"the number is {ahead / DAY_US:.1f} days ahead of this node's: some clock is wrong"
+        return ""
+
+    def busy(self, slot: Slot, item: Accept, now: int, *, by: str, free_at: int) -> HeldBy:
+        """Answer that somebody else has it and, if asked to, keep or refresh the asker's place in the queue."""
+        held = queue.wait(self, slot, item.op, now, by=by, free_at=free_at)
+        position, ticket = held.position, 0
+        if item.op.queue and slot.waiting is not None:
+            ticket = _draw(slot.waiting, item)
+            places = [waiter.lease_id for waiter in slot.waiting.queue]
+            position = max(places.index(item.op.lease_id), 0 if by else 1)
+        return HeldBy(held.by, held.token, held.remaining_ns, position, ticket, self.floor_of(slot))
+
+    def promise(self, slot: Slot, n: int, lease_id: str) -> None:
+        """Remember the highest number, and whose it is."""
+        if n > slot.promised_n:
+            slot.promised_n, slot.promised_by = n, lease_id
+        self.reserve(n)
+
+    def reserve(self, n: int) -> None:
+        """See to it that the disk has this number before anybody hears of it."""
+        self._reserved = max(self._reserved, n)
+
+    def _installed(self, slot: Slot, item: Accept, now: int) -> Verdict:
+        op = item.op
+        expiry = now + op.ttl_ns
+        if op.parent is not None:
+            bound = rules.parent_bound(self, op, now)
+            if bound <= now:
+                return Gone(Loss.EXPIRED)
+            expiry = bound if op.ttl_ns == 0 else min(expiry, bound)
+        if slot.has_children and not item.token:
+            rules.end_children(self, slot, now, ended_ns=self.expiry(slot))
+        token = item.token or item.n
+        family = slot.has_children
+        rules.fill(self, slot, op, now, token=token, expiry_ns=expiry)
+        slot.has_children = bool(item.token and family)
+        slot.n = item.n
+        self.promise(slot, item.n, op.lease_id)
+        self._span_ns = max(self._span_ns, expiry - now + op.lock_delay_ns, op.hold_at_least_ns)
+        if op.parent is not None:
+            self._families.setdefault(op.parent[0], set()).add(op.resource)
+        if not item.token:
+            self._tell_granted(slot, expiry - now)
+        return Ack(expiry - now, extended=False)
+
+    def _extended(self, slot: Slot, n: int, token: int, ttl_ns: int, now: int) -> Verdict:
+        expiry = self.expiry(slot)
+        if slot.revoked:
+            return Gone(Loss.REVOKED, expiry - now, self.floor_of(slot))
+        if n < slot.n:
+            return Low(max(slot.n, self.floor_of(slot)))
+        extended = self.extension(slot, ttl_ns, now)
+        if slot.parent is not None:
+            bound = rules.expiry_of(self, self.load(slot.parent))
+            extended = bound if slot.ttl_ns == 0 else min(extended, bound)
+        slot.expiry_ns = extended
+        if slot.ttl_ns:
+            slot.ttl_ns = max(slot.ttl_ns, ttl_ns)
+        slot.n = n
+        if slot.token < token <= n:  # its owner had to begin again, with a higher number, before it got its lease
+            slot.token = token
+            self._tell_granted(slot, extended - now)
+        else:
+            slot.renewals += 1
+            slot.renewed_us = self.wall_us
+        self.promise(slot, n, slot.lease_id or "")
+        self._span_ns = max(self._span_ns, extended - now + slot.lock_delay_ns)
+        return Ack(extended - now, extended=True)
+
+    def extension(self, slot: Slot, ttl_ns: int, now: int) -> int:
+        """Return until when a record lasts that is renewed: never shorter, for an earlier promise is relied upon."""
+        return max(slot.expiry_ns, now + ttl_ns)
+
+    def _tell_granted(self, slot: Slot, ttl_ns: int) -> None:
+        event = Event(EventKind.GRANTED, slot.resource, slot.token, slot.holder, self.wall_us, ttl_ns)
+        self.events.append(event)
+
+    def _misplaced(self, op: Acquire) -> str:
+        if op.parent is None:
+            return ""
+        try:
+            rules.check_levels(self, op)
+        except ConfigError as error:
+            return str(error)
+        return ""
+
+    # --- memory ---------------------------------------------------------------------------------------------------
+
+    def load(self, resource: str) -> Slot:
+        """Return the slot, or a fresh one."""
+        return self.slots.get(resource) or Slot(resource)
+
+    def save(self, entry: Entry) -> None:
+        """Keep the slot."""
+        if entry.resource not in self.slots:
+            assert isinstance(entry, Slot)
+            self.slots[entry.resource] = entry
+            self._rounds.append(entry.resource)
+
+    def adopt(self, slot: Slot) -> None:
+        """Keep a slot that comes from before a shutdown."""
+        self.save(slot)
+        if slot.parent is not None:
+            self._families.setdefault(slot.parent, set()).add(slot.resource)
+
+    def children(self, resource: str, token: int) -> Iterable[Slot]:
+        """Return the slots whose parent is this lease."""
+        names = self._families.get(resource)
+        if not names:
+            return []
+        family = [self.slots[name] for name in sorted(names) if name in self.slots]
+        return [slot for slot in family if (slot.parent, slot.parent_token) == (resource, token)]
+
+    def collect(self, now: int, at_most: int = 1000) -> int:
+        """Look at some slots, and forget those that matter no more. To be called now and then; returns how many went."""
+        gone = 0
+        for _ in range(min(at_most, len(self._rounds))):
+            name = self._rounds.popleft()
+            slot = self.slots[name]
+            if rules.is_dead(slot, now, table=self):
+                self.forget(slot)
+                gone += 1
+            else:
+                self._rounds.append(name)
+        return gone
+
+    def forget(self, slot: Slot) -> None:
+        """Forget a slot; what it promised is promised for all from here on."""
+        self.floor = max(self.floor, slot.promised_n)
+        del self.slots[slot.resource]
+        self._families.pop(slot.resource, None)
+        siblings = self._families.get(slot.parent) if slot.parent is not None else None
+        if siblings is not None:
+            siblings.discard(slot.resource)
+
+
+def _draw(waiting: Waiting, item: Accept) -> int:
+    """Return the asker's ticket: the majority's, where it has one already, or else the next one here."""
+    place = next(waiter for waiter in waiting.queue if waiter.lease_id == item.op.lease_id)
+    place.ticket = item.ticket or place.ticket or max(waiter.ticket for waiter in waiting.queue) + 1
+    waiting.queue.sort(key=lambda waiter: waiter.ticket)
+    return place.ticket
+
+
+def _reason(slot: Slot, op: Renew) -> Loss:
+    """Say why there is no live record of this owner, as far as this acceptor knows."""
+    if slot.lease_id != op.lease_id:
+        if slot.token == op.token and slot.ended is not None:
+            return Loss(slot.ended)
+        if slot.token > op.token:
+            return Loss.TAKEN
+    return Loss.EXPIRED

@@ -1,0 +1,87 @@
+"""All that an acceptor keeps about one resource: the entry that every store has, and what has been promised."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from leasehold.core.entry import Entry
+
+
+@dataclass(slots=True)
+class Slot(Entry):
+    """One resource on one acceptor. ``lease_id`` is the owner, ``expiry_ns`` the deadline of its record."""
+
+    n: int = 0
+    """The highest number under which the owner was taken in or extended."""
+    promised_n: int = 0
+    promised_by: str = ""
+    """Whose number ``promised_n`` is; empty once that owner has given it back, so that nothing of it counts any more."""
+
+    def freeze(self, now: int) -> Frozen:
+        """Return it for the file that a clean shutdown leaves, with times as spans that are left.
+
+        Waiters are left out: they show up again by themselves.
+        """
+        return Frozen(
+            self.resource,
+            self.lease_id,
+            self.n,
+            self.promised_n,
+            self.promised_by,
+            self.token,
+            self.expiry_ns - now,
+            self.granted_ns - now,
+            self.holder,
+            self.ttl_ns,
+            self.granted_us,
+            self.renewed_us,
+            self.renewals,
+            self.metadata,
+            self.notify,
+            self.parent,
+            self.parent_token,
+            self.soft_ns,
+            self.grace_ns,
+            self.lock_delay_ns,
+            self.hold_at_least_ns,
+            self.ended,
+            bool(self.revoked),
+            bool(self.has_children),
+        )
+
+
+class Frozen(NamedTuple):
+    """A slot as a clean shutdown leaves it."""
+
+    resource: str
+    lease_id: str | None
+    n: int
+    promised_n: int
+    promised_by: str
+    token: int
+    remaining_ns: int
+    granted_ns: int
+    holder: str
+    ttl_ns: int
+    granted_us: int
+    renewed_us: int
+    renewals: int
+    metadata: str
+    notify: str
+    parent: str | None
+    parent_token: int
+    soft_ns: int
+    grace_ns: int
+    lock_delay_ns: int
+    hold_at_least_ns: int
+    ended: str | None
+    revoked: bool
+    has_children: bool
+
+    def thaw(self, now: int) -> Slot:
+        """Return it as a slot again. The time in between doesn't count, which only makes it last longer."""
+        values = self._asdict()
+        values["expiry_ns"] = now + values.pop("remaining_ns")
+        values["granted_ns"] += now
+        return Slot(**values)

@@ -1,0 +1,77 @@
+"""How a batch is cut: into what may be done side by side, and into what fits into one transaction."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from leasehold.core.ops import Acquire
+from leasehold.stores.etcd.task import Task
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from leasehold.core.ops import Op
+
+MOST_AT_ONCE: Final = 100
+"""Operations, or reads, in one transaction; etcd takes 128 by default."""
+MOST_BYTES: Final = 1_000_000
+"""About the size of a transaction; etcd takes 1.5 MiB by default."""
+
+
+def tasks_of(ops: Sequence[Op]) -> list[Task]:
+    """Return the operations as tasks."""
+    return [Task(op, index, _names(op)) for index, op in enumerate(ops)]
+
+
+def turns(tasks: list[Task]) -> list[list[Task]]:
+    """Return the operations in groups, one after the other: within a group, no resource is there twice."""
+    turns: list[list[Task]] = []
+    last: dict[str, int] = {}
+    for task in tasks:
+        turn = max(last.get(name, -1) for name in task.names) + 1
+        last |= dict.fromkeys(task.names, turn)
+        if turn == len(turns):
+            turns.append([])
+        turns[turn].append(task)
+    return turns
+
+
+def writes(tasks: list[Task]) -> Iterator[list[Task]]:
+    """Return those that write, in portions that fit into one transaction."""
+    return _portions([(task, _bytes_of(task)) for task in tasks if not task.looking], MOST_BYTES)
+
+
+def reads(tasks: list[Task]) -> Iterator[list[Task]]:
+    """Return those that read, in such portions."""
+    return _portions([(task, task.reads()) for task in tasks if task.looking], MOST_AT_ONCE)
+
+
+def only_up_to(tasks: list[Task], last: int) -> list[Task]:
+    """Let those wait that come after one that ends a whole family: they may be about a member of it."""
+    for task in tasks[last + 1 :]:
+        if task.looking:
+            task.loaded = None
+    return tasks[: last + 1]
+
+
+def _portions(tasks: list[tuple[Task, int]], heaviest: int) -> Iterator[list[Task]]:
+    part: list[Task] = []
+    taken = 0
+    for task, weighs in tasks:
+        if part and (len(part) >= MOST_AT_ONCE or taken + weighs > heaviest):
+            yield part
+            part, taken = [], 0
+        part.append(task)
+        taken += weighs
+    if part:
+        yield part
+
+
+def _bytes_of(task: Task) -> int:
+    """Return about how much more than a usual one a transaction has to carry."""
+    return 2 * len(task.op.metadata) if isinstance(task.op, Acquire) else 0
+
+
+def _names(op: Op) -> list[str]:
+    parent = op.parent if isinstance(op, Acquire) else None
+    return [op.resource, parent[0]] if parent is not None and parent[0] != op.resource else [op.resource]

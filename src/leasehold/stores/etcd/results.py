@@ -1,0 +1,195 @@
+"""What follows from a transaction that was carried out: the answer, what to remember, and which etcd leases to reuse."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from leasehold.core.clock import SECOND
+from leasehold.core.lease import TOKEN_LIMIT
+from leasehold.core.ops import Acquire, Granted, Notice, Release, Released, Renew, Renewed, Revoke, Summons, Unknown
+from leasehold.errors import ConfigError, LeaseholdError
+from leasehold.stores.etcd.layout import found, put, transaction, unchanged
+from leasehold.stores.etcd.memory import Grip, key_of
+from leasehold.stores.etcd.plan import (
+    DELAY,
+    GRACE,
+    OWN,
+    PLACE,
+    held_value,
+    is_simple,
+    notice_put,
+    rewritten,
+    undoing,
+    whole_seconds,
+)
+
+if TYPE_CHECKING:
+    from leasehold.core.clock import Clock
+    from leasehold.stores.etcd.layout import Layout
+    from leasehold.stores.etcd.leases import Leases
+    from leasehold.stores.etcd.members import Members
+    from leasehold.stores.etcd.memory import Memory
+    from leasehold.stores.etcd.task import Task
+    from leasehold.stores.etcd.tokens import Mint, Tokens
+
+
+class Results:
+    """Those of one store."""
+
+    def __init__(
+        self, members: Members, leases: Leases, layout: Layout, memory: Memory, *, tokens: Tokens, clock: Clock
+    ) -> None:
+        self._members = members
+        self._leases = leases
+        self._layout = layout
+        self._memory = memory
+        self._tokens = tokens
+        self._clock = clock
+
+    def succeeded(self, task: Task, responses: list[Any], mint: Mint, started: int, give_up: int) -> None:
+        """Take in that what was sent for the operation took effect."""
+        op = task.op
+        if task.quick and isinstance(op, Release):
+            self._released(task, op, responses, mint.revision, give_up)
+        elif task.quick or (task.plan is not None and task.plan.grants):
+            assert isinstance(op, Acquire)
+            self._granted(task, op, mint, started, give_up)
+        else:
+            self._written(task, mint.revision, started, give_up)
+
+    def refused(self, task: Task, responses: list[Any]) -> None:
+        """Go on with what is true instead."""
+        task.tries += not task.quick
+        self._memory.wrong(key_of(task.op))
+        self._leases.give_back(task)
+        task.quick = False
+        task.plan = task.planned = None
+        task.loaded = None
+        if responses:
+            task.take_in(self._layout, responses)
+
+    def _released(self, task: Task, op: Release, responses: list[Any], revision: int, give_up: int) -> None:
+        grip = self._memory.grips.pop(key_of(op), None)
+        task.outcome = Released()
+        self._memory.freed(op.resource, revision)
+        if grip is not None:
+            for lease in grip.leases:
+                self._leases.give(lease)
+        first = next((kv for kv in found(responses[1]) if "//queue/" in kv.key), None)
+        if first is not None and first.value["notify"]:
+            lease_id = first.key.removeprefix(self._layout.waiter(op.resource, ""))
+            notice = Notice(first.value["notify"], Summons.RESERVED, op.resource, lease_id)
+            self._say(notice, revision, give_up)
+
+    def _say(self, notice: Notice, freed: int, give_up: int) -> None:
+        """Call somebody. Where that fails, it comes by itself in a while."""
+        try:
+            key, value, _ = notice_put(self._layout, notice, freed)
+            word = put(key, value, self._leases.notes(give_up))
+            self._members.transact(transaction([], [word], []), give_up)
+        except LeaseholdError:
+            self._leases.forget_notes()
+
+    def _granted(self, task: Task, op: Acquire, mint: Mint, started: int, give_up: int) -> None:
+        if mint.token <= op.seen_token or mint.token >= TOKEN_LIMIT:
+            self._too_low(task, op, mint, give_up)
+            return
+        own = task.leases.get(OWN)
+        left = op.ttl_ns
+        if own is not None:
+            own = task.kept.get(own.id, own)
+            left = min(left, own.left_ns(max(started, own.since_ns)))
+        if isinstance(task.planned, Granted):
+            left = min(left, task.planned.ttl_ns) if left else task.planned.ttl_ns
+        leases = (
+            [own, *(task.leases[name] for name in (DELAY, GRACE) if name in task.leases)] if own is not None else []
+        )
+        unsure = [lease.id for lease in leases if lease.id in task.asked and lease.id not in task.kept]
+        value = held_value(op, self._clock.wall_us())
+        grip = Grip(op.resource, mint.revision, mint.token, leases, value, is_simple(op))
+        self._memory.hold(key_of(op), grip)
+        self._memory.leave(key_of(op))
+        task.leases = {}
+        if unsure:
+            # Whether its etcd lease was kept alive isn't certain; another look, at what is its own now, makes sure.
+            task.keep = [lease.id for lease in leases]
+            task.plan = task.planned = None
+            task.quick = False
+            return
+        task.outcome = Granted(mint.token, left)
+
+    def _too_low(self, task: Task, op: Acquire, mint: Mint, give_up: int) -> None:
+        """Undo a grant whose token is not above what the asker has seen, and see to it that the next one's is."""
+        task.in_doubt = True  # until it is undone: whatever fails from here on, such a grant must not be believed in
+        undo = undoing(self._layout, op, mint.revision)
+        self._members.transact(transaction(undo.compare, undo.success({}, 0), []), give_up)
+        task.leases = {}
+        task.start_over()
+        try:
+            self._tokens.raise_above(max(op.seen_token, mint.token), mint, give_up)
+        except ConfigError as error:
+            task.outcome = Unknown(error)
+
+    def _written(self, task: Task, revision: int, started: int, give_up: int) -> None:
+        """Finish what was planned, and is done now."""
+        op, outcome = task.op, task.planned
+        if PLACE in task.leases:
+            assert isinstance(op, Acquire)
+            self._memory.places[key_of(op)] = task.leases.pop(PLACE)
+        if isinstance(op, Release):
+            self._memory.leave(key_of(op))
+            if isinstance(outcome, Released):
+                self._end_grip(op, task, give_up)
+        if isinstance(op, Renew):
+            outcome = self._rebound(op, task, revision, started)
+        if isinstance(op, Revoke) and not op.force and isinstance(outcome, Released):
+            outcome = self._shorten(task, outcome, revision, give_up)
+        task.leases = {}
+        task.start_over()
+        task.outcome = outcome
+
+    def _end_grip(self, op: Release, task: Task, give_up: int) -> None:
+        """Deal with the etcd leases of what was released: what may have keys on it yet isn't used again."""
+        grip = self._memory.grips.pop(key_of(op), None)
+        assert task.loaded is not None
+        kv = task.loaded[op.resource].kv
+        if grip is not None and kv is not None and not kv.value.get("has_children"):
+            for lease in grip.leases:
+                self._leases.give(lease)
+        elif kv is not None and kv.value["ttl_ns"]:
+            self._leases.revoke([kv.lease], give_up)
+
+    def _shorten(self, task: Task, outcome: Released, revision: int, give_up: int) -> Released:
+        """Let a lease that was revoked end in time, although its holder may yet keep its etcd lease alive once.
+
+        It moves to an etcd lease of its own, which lasts as long as the old one would have. That is asked after the
+        revocation was written: no renewal that counts comes later, so no promise reaches beyond it.
+        """
+        assert task.loaded is not None
+        kv = task.loaded[task.op.resource].kv
+        assert kv is not None
+        left = self._leases.time_left([kv.lease], give_up).get(kv.lease)
+        if left is None or kv.value.get("revoked"):
+            return outcome
+        (other,) = self._leases.grant([whole_seconds(left[1])], give_up)
+        key = self._layout.lease(task.op.resource)
+        value = {**rewritten(kv), "revoked": True}
+        move = transaction([unchanged(key, revision)], [put(key, value, other.id)], [])
+        answer = self._members.transact(move, give_up)
+        if not answer.get("succeeded"):
+            self._leases.give(other)
+        return Released(other.seconds * SECOND)
+
+    def _rebound(self, op: Renew, task: Task, revision: int, started: int) -> Renewed:
+        """Remember a lease that has moved to other etcd leases."""
+        own = task.leases[OWN]
+        own = task.kept.get(own.id, own)
+        assert task.loaded is not None
+        kv = task.loaded[op.resource].last()
+        assert kv is not None
+        old = self._memory.grips.get(key_of(op))
+        grip = Grip(op.resource, revision, kv.token, list(task.leases.values()), kv.value, simple=False)
+        grip.renewals = (old.renewals if old else 0) + 1
+        grip.renewed_us = self._clock.wall_us()
+        self._memory.hold(key_of(op), grip)
+        return Renewed(min(op.ttl_ns, own.left_ns(max(started, own.since_ns))))

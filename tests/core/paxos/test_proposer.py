@@ -1,0 +1,220 @@
+from __future__ import annotations
+
+import pytest
+
+from leasehold.core.clock import SECOND
+from leasehold.core.ops import Loss, Revoke
+from leasehold.core.paxos.messages import Accept, Ack, End, Look, Seen, Withdraw
+from leasehold.core.paxos.proposer import BackOff, Blocked, Ended, Freed, Kept, NoAnswer, Refusal, Send, Won
+from leasehold.core.timing import safe_span
+from tests.core.paxos.cluster import DRIFT, TTL, Cluster, acceptor, ask, asking
+
+
+@pytest.mark.parametrize("acceptors", [3, 5])
+def test_a_majority_is_enough_to_acquire_renew_and_release(acceptors: int) -> None:
+    cluster = Cluster(acceptors)
+    cluster.reachable = set("abc"[: acceptors // 2 + 1])
+    p, q = cluster.proposer("p"), cluster.proposer("q")
+    won = cluster.acquire(p)
+    assert won == Won(cluster.wall_us, TTL, cluster.now + safe_span(TTL, DRIFT))
+    assert cluster.acquire(q) == Blocked("holder-p", p.token, TTL, 0)
+    cluster.now += SECOND
+    assert cluster.renew(p) == Kept(TTL, cluster.now + safe_span(TTL, DRIFT))
+    assert cluster.release(p) == Freed(0)
+    newer = cluster.acquire(q)
+    assert isinstance(newer, Won)
+    assert isinstance(won, Won)
+    assert newer.token > won.token
+
+
+def test_a_minority_is_not() -> None:
+    cluster = Cluster()
+    cluster.reachable = {"a"}
+    p = cluster.proposer("p")
+    assert cluster.acquire(p) == NoAnswer()
+    assert ask(cluster.acceptors["a"], Look("job"), cluster.now) == Seen(()), "what it left behind is withdrawn"
+
+
+def test_a_slow_majority_counts_from_before_it_was_asked_or_not_at_all() -> None:
+    cluster = Cluster()
+    cluster.replies_take_ns = TTL // 2
+    start = cluster.now
+    won = cluster.acquire(cluster.proposer("p"))
+    assert isinstance(won, Won)
+    assert won.deadline_ns == start + safe_span(TTL, DRIFT)
+    cluster = Cluster()
+    cluster.replies_take_ns = safe_span(TTL, DRIFT)
+    assert cluster.acquire(cluster.proposer("p")) == NoAnswer()
+
+
+def test_a_copy_of_a_reply_is_no_second_vote() -> None:
+    cluster = Cluster()
+    p = cluster.proposer("p")
+    p.acquire(cluster.now, cluster.wall_us)
+    assert p.on_verdict("a", 1, Ack(TTL, extended=False), cluster.now, 0) == []
+    assert p.on_verdict("a", 1, Ack(TTL, extended=False), cluster.now, 0) == []
+    assert isinstance(p.on_verdict("b", 1, Ack(TTL, extended=False), cluster.now, 0)[0], Won)
+
+
+def test_an_answer_to_an_older_attempt_is_not_heard() -> None:
+    cluster = Cluster()
+    p = cluster.proposer("p")
+    p.acquire(cluster.now, cluster.wall_us)
+    p.acquire(cluster.now, cluster.wall_us)
+    for who in "abc":
+        assert p.on_verdict(who, 1, Ack(TTL, extended=False), cluster.now, 0) == []
+
+
+def test_a_slow_wall_clock_gets_in_at_the_second_try() -> None:
+    cluster = Cluster()
+    for node in cluster.acceptors.values():
+        node.floor = cluster.wall_us + 1000
+    won = cluster.acquire(cluster.proposer("p"))
+    assert isinstance(won, Won)
+    assert won.token == cluster.wall_us + 1001
+
+
+def test_the_loser_of_a_split_vote_is_no_holder() -> None:
+    cluster = Cluster()
+    for name in "abc":
+        ask(cluster.acceptors[name], Accept(asking(f"other-{name}"), 5), cluster.now)
+    p = cluster.proposer("p")
+    assert cluster.acquire(p) == BackOff()
+
+
+def test_after_a_split_vote_the_others_are_asked_to_hold_back() -> None:
+    cluster = Cluster()
+    p, q = cluster.proposer("p"), cluster.proposer("q")
+    assert isinstance(cluster.drive(p, p.again(cluster.now, cluster.wall_us)), Won)
+    assert isinstance(cluster.drive(q, q.again(cluster.now, cluster.wall_us)), Blocked)
+
+
+def test_an_attempt_is_withdrawn_only_where_it_may_have_been_taken_in() -> None:
+    cluster = Cluster()
+    for name in "ab":
+        ask(cluster.acceptors[name], Accept(asking("q"), 5), cluster.now)
+    p = cluster.proposer("p")
+    (send,) = p.acquire(cluster.now, cluster.wall_us)
+    assert isinstance(send, Send)
+    steps = []
+    for name in "cab":
+        steps = p.on_verdict(name, send.attempt, ask(cluster.acceptors[name], send.item, cluster.now), cluster.now, 0)
+    assert steps == [Send(0, Withdraw("job", "p", p.n), but=("a", "b")), Blocked("holder-q", 5, TTL, 0)]
+
+
+def test_to_acquire_twice_changes_nothing() -> None:
+    cluster = Cluster()
+    p = cluster.proposer("p")
+    cluster.acquire(p)
+    token = p.token
+    assert isinstance(cluster.acquire(p), Kept)
+    assert p.token == token
+
+
+def test_a_renewal_too_late_by_the_holders_own_clock_is_none() -> None:
+    cluster = Cluster()
+    p = cluster.proposer("p")
+    cluster.acquire(p)
+    cluster.now = p.deadline_ns
+    assert cluster.renew(p) == Ended(Loss.EXPIRED)
+
+
+def test_a_holder_whose_clock_stood_still_does_not_come_back() -> None:
+    cluster = Cluster()
+    p, q = cluster.proposer("p"), cluster.proposer("q")
+    cluster.acquire(p)
+    cluster.now += TTL
+    assert isinstance(cluster.acquire(q), Won)
+    cluster.release(q)
+    p.deadline_ns += TTL  # as it would be by a clock that stood still
+    for _ in range(3):
+        assert cluster.renew(p) == Ended(Loss.TAKEN)
+    assert isinstance(cluster.acquire(cluster.proposer("r")), Won), "and it leaves nothing behind"
+
+
+def test_an_acceptor_that_lacks_the_lease_gets_it_after_the_next_renewal() -> None:
+    cluster = Cluster()
+    p = cluster.proposer("p")
+    cluster.reachable = {"a", "b"}
+    cluster.acquire(p)
+    token = p.token
+    cluster.reachable = {"a", "b", "c"}
+    assert isinstance(cluster.renew(p), Kept)
+    assert isinstance(cluster.renew(p), Kept)
+    cluster.reachable = {"b", "c"}
+    assert isinstance(cluster.renew(p), Kept)
+    for name in "bc":
+        seen = ask(cluster.acceptors[name], Look("job"), cluster.now)
+        assert isinstance(seen, Seen)
+        assert seen.records[0].token == token == p.token
+
+
+def test_one_that_demands_a_higher_number_gets_it_once_a_majority_knows_that_number() -> None:
+    cluster = Cluster()
+    p = cluster.proposer("p")
+    cluster.reachable = {"a", "b"}
+    cluster.acquire(p)
+    token = p.token
+    cluster.acceptors["c"].floor = p.n + 10**6
+    cluster.reachable = {"a", "b", "c"}
+    for _ in range(3):
+        assert isinstance(cluster.renew(p), Kept)
+    assert cluster.acceptors["a"].slots["job"].n > token
+    cluster.reachable = {"b", "c"}
+    assert isinstance(cluster.renew(p), Kept)
+    assert p.token == token
+
+
+def test_a_failed_renewal_takes_nothing_back() -> None:
+    cluster = Cluster()
+    p = cluster.proposer("p")
+    cluster.acquire(p)
+    deadline = p.deadline_ns
+    cluster.reachable = {"a"}
+    assert cluster.renew(p) == NoAnswer()
+    assert p.deadline_ns == deadline
+    assert cluster.acceptors["a"].slots["job"].lease_id == "p"
+
+
+def test_a_revoked_lease_is_not_renewed() -> None:
+    cluster = Cluster()
+    p = cluster.proposer("p")
+    cluster.acquire(p)
+    for name in "bc":
+        ask(cluster.acceptors[name], End(Revoke("job")), cluster.now)
+    assert cluster.renew(p) == Ended(Loss.REVOKED, TTL)
+
+
+def test_a_lease_known_from_elsewhere_can_be_renewed_and_released() -> None:
+    cluster = Cluster()
+    p, heir = cluster.proposer("p"), cluster.proposer("p")
+    cluster.acquire(p)
+    heir.resume(p.token, p.deadline_ns)
+    cluster.now += SECOND
+    assert isinstance(cluster.renew(heir), Kept)
+    assert cluster.release(heir) == Freed(0)
+    assert cluster.release(p) == Freed(None)
+
+
+def test_what_no_acceptor_takes_is_refused_with_the_reason() -> None:
+    cluster = Cluster()
+    refusal = cluster.acquire(cluster.proposer("p", ttl_ns=61 * SECOND))
+    assert isinstance(refusal, Refusal)
+    assert "60 s" in refusal.why
+
+
+def test_acceptors_that_answer_for_one_another_count_once() -> None:
+    cluster = Cluster()
+    cluster.acceptors["c"] = acceptor("c")
+    p = cluster.proposer("p")
+    (send,) = p.acquire(cluster.now, cluster.wall_us)
+    assert isinstance(send, Send)
+    verdict = ask(cluster.acceptors["a"], send.item, cluster.now)
+    for _ in range(3):
+        assert p.on_verdict("a", send.attempt, verdict, cluster.now, 0) == []
+
+
+def test_one_acceptor_whose_clock_is_wrong_refuses_for_itself_only() -> None:
+    cluster = Cluster()
+    cluster.acceptors["a"].config = cluster.acceptors["a"].config._replace(max_ttl_ns=1)
+    assert isinstance(cluster.acquire(cluster.proposer("p")), Won)

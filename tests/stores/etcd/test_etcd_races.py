@@ -1,0 +1,85 @@
+"""What could go wrong between two steps: another thread, or an answer that gets lost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from leasehold.core.clock import SECOND
+from leasehold.core.ops import Acquire, Granted
+from leasehold.stores.etcd.members import Members
+from leasehold.stores.etcd.tokens import Tokens
+from leasehold.stores.etcd.trouble import Elsewhere
+from leasehold.testing.conformance.base import PATIENCE, new_id, ns, taken
+from tests.servers.etcd import etcd_server
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pytest
+
+    from leasehold.stores.etcd import EtcdStore
+
+
+def test_an_offset_is_never_lowered_by_a_thread_that_was_slower(
+    store: EtcdStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two threads of one client have seen tokens of a cluster that is no more, the one higher ones than the other."""
+    seen = taken(store, "before", 30).token
+    raise_above = Tokens.raise_above
+    quicker: list[Granted] = []
+
+    def slowly(self: Tokens, *args: Any) -> None:
+        monkeypatch.setattr(Tokens, "raise_above", raise_above)
+        quicker.append(taken(store, "quick", 30, seen_token=seen + 1_000_000))
+        raise_above(self, *args)
+
+    monkeypatch.setattr(Tokens, "raise_above", slowly)
+    slower = taken(store, "slow", 30, seen_token=seen + 1000)
+    assert slower.token > quicker[0].token > seen + 1_000_000
+
+
+def test_a_grant_whose_answer_got_lost_is_above_what_was_seen_too(
+    store: EtcdStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is found again by its id, and was made with a token of revisions that have started over."""
+    seen = taken(store, "before", 30).token + 1000
+    transact = Members.transact
+
+    def loses_the_answer(self: Members, request: bytes, give_up: int) -> Any:
+        answer = transact(self, request, give_up)
+        if b"/job" in request and answer["responses"][0].get("transaction"):
+            monkeypatch.setattr(Members, "transact", transact)
+            raise Elsewhere("etcd", "no answer")
+        return answer
+
+    monkeypatch.setattr(Members, "transact", loses_the_answer)
+    assert taken(store, "job", 30, seen_token=seen).token > seen
+    assert Members.transact is transact, "an answer got lost"
+
+
+def test_what_undoes_a_grant_leaves_nothing_that_keeps_others_out(store: EtcdStore) -> None:
+    seen = taken(store, "before", 30).token + 1000
+    hour = 3600 * SECOND
+    granted = taken(store, "job", 30, seen_token=seen, lock_delay_ns=hour, hold_at_least_ns=hour)
+    assert granted.token > seen
+
+
+def test_a_login_that_another_thread_drops_meanwhile_is_no_wrong_login(
+    open_store: Callable[[str], EtcdStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with etcd_server() as server:
+        server.ctl("user", "add", "root:secret")
+        server.ctl("user", "grant-role", "root", "root")
+        server.ctl("auth", "enable")
+        store = open_store(f"etcd://root:secret@127.0.0.1:{server.port}")
+        taken(store, "job", 30)
+        connection = Members._connection
+
+        def meanwhile(self: Members, give_up: int) -> Any:
+            wire = connection(self, give_up)
+            self.log_out(self._login)
+            return wire
+
+        monkeypatch.setattr(Members, "_connection", meanwhile)
+        [answer] = store.apply([Acquire("other", new_id(), "me", ns(30))], timeout=PATIENCE)
+        assert isinstance(answer, Granted), answer
