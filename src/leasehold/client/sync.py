@@ -336,9 +336,8 @@ class Client(BaseClient):
             if isinstance(decision, Sleep):
                 if pause_ns == FOR_EVER_NS:
                     self._refuse_deadlock(threading.current_thread(), outcome)
-                bell = threading.Event()
-                engine.waiters.ring(claim.op.lease_id, bell.set)
-                called = bell.wait(max(0, min(decision.until_ns, pause_ns) - clock.now()) / 1e9)
+                pause = max(0, min(decision.until_ns, pause_ns) - clock.now()) / 1e9
+                called = engine.waiters.wait(claim.op.lease_id, pause)
                 engine.require_open()
                 if not called and clock.now() >= pause_ns:
                     return None

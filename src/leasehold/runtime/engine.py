@@ -54,7 +54,7 @@ class Engine:
         self.store: Store = open_store(self.url, self.clock) if isinstance(self.url, str) else self.url
         self.watchdog = Watchdog(self.clock)
         self.keeper = Keeper(self.store, self.clock, self.watchdog)
-        self.waiters = Waiters(self.store, self._revoked)
+        self.waiters = Waiters(self.store, self.clock, self._revoked)
         self.batcher = Batcher(self.store, self.clock, self.timeout)
         self.callbacks = Callbacks()
         self.ids = Ids()

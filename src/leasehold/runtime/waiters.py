@@ -1,4 +1,4 @@
-"""Wakes blocked acquirers, and tells holders, when the store calls them: one thread a client that listens.
+"""Wakes blocked acquirers, and tells holders, when the store calls them.
 
 Where the store can't push, or the call goes astray, nothing is lost: a waiter knows when to come by itself.
 """
@@ -6,33 +6,34 @@ Where the store can't push, or the call goes astray, nothing is lost: a waiter k
 from __future__ import annotations
 
 import threading
-from functools import partial
 from typing import TYPE_CHECKING
 
 from leasehold.core.ops import Notice, Summons
 from leasehold.errors import LeaseholdError
-from leasehold.runtime.agenda import start_thread
+from leasehold.runtime.listener import Bell, Listener
 from leasehold.runtime.log import log
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from leasehold.core.clock import Clock
+    from leasehold.core.ops import Event
     from leasehold.stores.base import Store, Subscription
-
-LISTEN = 60.0
-"""Seconds a listener waits for news before it looks whether it is still wanted."""
 
 
 class Waiters:
     """Who waits for a call."""
 
-    def __init__(self, store: Store, on_revoked: Callable[[str], None]) -> None:
+    def __init__(self, store: Store, clock: Clock, on_revoked: Callable[[str], None]) -> None:
         self._store = store
+        self._clock = clock
         self._on_revoked = on_revoked
         self._lock = threading.Lock()
         self._gone = threading.Condition()
         self._bells: dict[str, Callable[[], object] | bool] = {}
+        self._waiting: dict[str, Bell] = {}
         self._subscription: Subscription | None = None
+        self._listener: Listener | None = None
         self._started = self._closed = False
 
     @property
@@ -54,9 +55,21 @@ class Waiters:
         if called:
             bell()
 
+    def wait(self, lease_id: str, seconds: float) -> bool:
+        """Wait in this thread for a call for this id, and return whether it came."""
+        bell = self._waiting[lease_id] = Bell()
+        self.ring(lease_id, bell.ring)
+        if self._listener is None:
+            bell.wait(seconds)
+        else:
+            self._listener.wait(bell, seconds)
+        return bell.called
+
     def leave(self, lease_id: str) -> None:
         """Expect no more calls for this id."""
         self._bells.pop(lease_id, None)
+        if self._waiting and (bell := self._waiting.pop(lease_id, None)) is not None and self._listener is not None:
+            self._listener.leave(bell)
         if self._closed:
             with self._gone:
                 self._gone.notify_all()
@@ -68,14 +81,16 @@ class Waiters:
             bells = [bell for bell in list(self._bells.values()) if callable(bell)]
         for bell in bells:
             bell()
+        if self._listener is not None:
+            self._listener.disturb()
         with self._gone:
             self._gone.wait_for(lambda: not self._bells, seconds)
 
     def close(self) -> None:
         """Stop listening."""
         self._closed = True
-        if self._subscription is not None:
-            self._subscription.close()
+        if self._listener is not None:
+            self._listener.close()
 
     def _start(self) -> None:
         with self._lock:
@@ -85,7 +100,7 @@ class Waiters:
             try:
                 subscription = self._store.subscribe()
                 if subscription is not None:
-                    start_thread(partial(self._listen, subscription), "leasehold-listener")
+                    self._listener = Listener(subscription, self._clock, self._take)
             except LeaseholdError as error:
                 log().warning("waiters will not be called, and come at the known times instead: %s", error)
             except BaseException:
@@ -95,16 +110,10 @@ class Waiters:
             self._subscription = subscription
             self._started = True
 
-    def _listen(self, subscription: Subscription) -> None:
-        while not self._closed:
-            try:
-                news = subscription.get(LISTEN)
-            except Exception:  # noqa: BLE001 - whatever it was, the waiters come by themselves
-                log().exception("lost the store's calls; waiters come at the known times instead")
-                return
-            for item in news or ():
-                if isinstance(item, Notice):
-                    self._called(item)
+    def _take(self, news: list[Event | Notice]) -> None:
+        for item in news:
+            if isinstance(item, Notice):
+                self._called(item)
 
     def _called(self, notice: Notice) -> None:
         if notice.summons is Summons.REVOKED:

@@ -72,6 +72,15 @@ class Subscription(Protocol):
 
 
 @runtime_checkable
+class Interruptible(Subscription, Protocol):
+    """A subscription whose reader can be called away, so that another thread may read in its place."""
+
+    def interrupt(self) -> None:
+        """Let the ``get`` that is under way, or else the next one, return now."""
+        ...
+
+
+@runtime_checkable
 class Store(Protocol):
     """Where leases live."""
 

@@ -99,6 +99,10 @@ class MemorySubscription:
             return []
         return [] if first is None else [first]
 
+    def interrupt(self) -> None:
+        """Let the ``get`` that is under way, or else the next one, return now."""
+        self._queue.put(None)
+
     def close(self) -> None:
         """End it."""
         self._table.subscriptions.pop(self.address, None)

@@ -170,7 +170,7 @@ def test_closing_wakes_the_one_who_listens(store: SqliteStore) -> None:
     came: list[object] = []
     listener = threading.Thread(target=lambda: came.append(mine.get(60)))
     listener.start()
-    while not mine._mailbox._reading:
+    while not mine._mailbox._doorbell._waiting:
         listener.join(0.001)
     mine.close()
     mine.close()

@@ -19,6 +19,7 @@ import psycopg
 from leasehold.core.clock import SECOND
 from leasehold.core.ops import Event, EventKind, Notice, Summons
 from leasehold.errors import LeaseholdError
+from leasehold.stores.doorbell import Doorbell
 from leasehold.stores.postgresql.pool import connect
 from leasehold.stores.postgresql.trouble import Refused
 
@@ -57,6 +58,8 @@ class PostgresSubscription:
         self._wire: Wire | None = None
         self._news: list[Event | Notice] = []
         self._closed = threading.Event()
+        self._doorbell = Doorbell()
+        self._rung = False
         self._pause = FIRST_PAUSE
         self._refresh_ns = 0
         self._unaware: int | None = None
@@ -84,16 +87,22 @@ class PostgresSubscription:
                         return None
                 except TROUBLE:
                     self._lose()
-            if self._news or self._clock.now() >= give_up:
+            if self._news or self._rung or self._clock.now() >= give_up:
                 break
+        self._rung = False
         if self._closed.is_set():
             self._lose()
         news, self._news = self._news, []
         return news
 
+    def interrupt(self) -> None:
+        """Let the ``get`` that is under way, or else the next one, return now."""
+        self._doorbell.ring()
+
     def close(self) -> None:
         """End it."""
         self._closed.set()
+        self._doorbell.close()
         wire = self._wire
         if wire is not None:
             # Wakes the listener up, which finds it closed. The descriptor is libpq's, and stays so.
@@ -117,6 +126,7 @@ class PostgresSubscription:
             wire.close()
             raise
         self._refresh_ns = self._clock.now() + int((REFRESH if self._unaware is None else FIRST_PAUSE) * SECOND)
+        self._doorbell.watch(wire.socket)
         self._wire = wire
 
     def _probe(self, wire: Wire) -> None:
@@ -143,7 +153,7 @@ class PostgresSubscription:
         try:
             self._connect()
         except (*TROUBLE, Deaf):  # whatever it is: the store's calls tell it, too
-            self._closed.wait(min(left, self._pause))
+            self._rung = self._doorbell.wait(min(left, self._pause))
             self._pause = min(2 * self._pause, LONGEST_PAUSE)
             return False
         self._pause = FIRST_PAUSE
@@ -154,7 +164,8 @@ class PostgresSubscription:
     def _listen(self, wire: Wire, left: float) -> bool:
         """Take in what is there, or comes within that time. True: something may have been missed."""
         due = max(0.0, (self._refresh_ns - self._clock.now()) / SECOND)
-        if wire.pending(min(left, due)):
+        self._rung = self._doorbell.wait(min(left, due))
+        if wire.pending(0):
             self._take(wire)
             return False
         return self._clock.now() >= self._refresh_ns and self._refresh(wire)
@@ -188,4 +199,5 @@ class PostgresSubscription:
     def _lose(self) -> None:
         wire, self._wire = self._wire, None
         if wire is not None:
+            self._doorbell.forget(wire.socket)
             wire.close()

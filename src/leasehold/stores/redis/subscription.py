@@ -22,6 +22,7 @@ from hiredis import PushNotification
 from leasehold.core.clock import SECOND
 from leasehold.core.ops import Event, EventKind, Notice, Summons
 from leasehold.errors import LeaseholdError, StoreUnavailable
+from leasehold.stores.doorbell import Doorbell
 from leasehold.stores.redis.connection import to_master
 from leasehold.stores.redis.wire import check, pack
 
@@ -53,6 +54,8 @@ class RedisSubscription:
         self._wire: Wire | None = None
         self._news: list[Event | Notice] = []
         self._closed = threading.Event()
+        self._doorbell = Doorbell()
+        self._rung = False
         self._pause = FIRST_PAUSE
         self._asked_ns = 0
         self._answered = True
@@ -78,16 +81,22 @@ class RedisSubscription:
                     self._listen(wire, left)
                 except (OSError, LeaseholdError):
                     self._lose()
-            if self._news or self._clock.now() >= give_up:
+            if self._news or self._rung or self._clock.now() >= give_up:
                 break
+        self._rung = False
         if self._closed.is_set():
             self._lose()
         news, self._news = self._news, []
         return news
 
+    def interrupt(self) -> None:
+        """Let the ``get`` that is under way, or else the next one, return now."""
+        self._doorbell.ring()
+
     def close(self) -> None:
         """End it."""
         self._closed.set()
+        self._doorbell.close()
         wire = self._wire
         if wire is not None:
             with contextlib.suppress(OSError):
@@ -100,6 +109,7 @@ class RedisSubscription:
             for _ in self._channels[1:]:
                 check(wire.receive(), wire.node)
         self._asked_ns, self._answered = self._clock.now(), True
+        self._doorbell.watch(wire.socket.fileno())
         self._wire = wire
 
     def _found_again(self, left: float) -> bool:
@@ -107,7 +117,7 @@ class RedisSubscription:
         try:
             self._connect()
         except LeaseholdError:  # whatever it is: the store's calls tell it, too
-            self._closed.wait(min(left, self._pause))
+            self._rung = self._doorbell.wait(min(left, self._pause))
             self._pause = min(2 * self._pause, LONGEST_PAUSE)
             return False
         self._pause = FIRST_PAUSE
@@ -122,10 +132,9 @@ class RedisSubscription:
                 raise TimeoutError
             wire.send(self._where.question)
             self._asked_ns, self._answered = self._clock.now(), False
-        if wire.pending(min(left, ASK_EVERY)):
+        self._rung = not wire.pending(0) and self._doorbell.wait(min(left, ASK_EVERY))
+        while wire.pending(0):
             self._take(wire.receive(), wire)
-            while wire.pending(0):
-                self._take(wire.receive(), wire)
 
     def _take(self, answer: Any, wire: Wire) -> None:
         if not isinstance(answer, PushNotification):
@@ -147,4 +156,5 @@ class RedisSubscription:
     def _lose(self) -> None:
         wire, self._wire = self._wire, None
         if wire is not None:
+            self._doorbell.forget(wire.socket.fileno())
             wire.close()

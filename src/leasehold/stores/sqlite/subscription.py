@@ -26,6 +26,7 @@ class SqliteSubscription:
 
     def __init__(self, store: SqliteStore, mailbox: Mailbox, prefix: str | None) -> None:
         self.address = mailbox.name
+        self.interrupt = mailbox.interrupt
         self._store = store
         self._mailbox = mailbox
         self._prefix = prefix

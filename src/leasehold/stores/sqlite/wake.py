@@ -9,10 +9,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import select
 import socket
 import threading
 import time
+
+from leasehold.stores.doorbell import Doorbell
 
 MAX_DATAGRAM = 64 * 1024
 FULL_RETRIES = 3
@@ -87,60 +88,28 @@ class Post:
 
 
 class Mailbox:
-    """Where one subscription is nudged. Read by one thread, closed by any."""
+    """Where one subscription is nudged. Read by one thread at a time, closed by any."""
 
     def __init__(self, name: str, short_path: str, path: str) -> None:
         self.name = name
         self._path = path
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         self._socket.bind(short_path)
-        self._bell, self._ring = os.pipe2(os.O_CLOEXEC)
-        self._lock = threading.Lock()
-        self._reading = self._closed = False
+        self._doorbell = Doorbell(self._socket.close)
+        self._doorbell.watch(self._socket.fileno())
+        self.interrupt = self._doorbell.ring
 
     def get(self, timeout: float) -> list[bytes]:
         """Return the nudges that came, waiting up to ``timeout`` seconds for the first."""
-        with self._lock:
-            if self._closed:
-                return []
-            self._reading = True
-        try:
-            poll = select.poll()
-            poll.register(self._socket, select.POLLIN)
-            poll.register(self._bell, select.POLLIN)
-            poll.poll(max(0.0, timeout) * 1000)
-            return self._drain()
-        finally:
-            self._stop_reading()
+        messages: list[bytes] = []
+        self._doorbell.wait(max(0.0, timeout))
+        with contextlib.suppress(OSError):  # there are no more, or it was closed
+            while True:
+                messages.append(self._socket.recv(MAX_DATAGRAM))
+        return messages
 
     def close(self) -> None:
         """Stop listening; a ``get`` in another thread returns."""
-        with self._lock:
-            if self._closed:
-                return
-            self._closed = True
-            with contextlib.suppress(OSError):
-                os.unlink(self._path)
-            if self._reading:
-                os.write(self._ring, b"x")  # the reader frees it: a descriptor closed under a poll may be reused
-            else:
-                self._free()
-
-    def _stop_reading(self) -> None:
-        with self._lock:
-            self._reading = False
-            if self._closed:
-                self._free()
-
-    def _drain(self) -> list[bytes]:
-        messages = []
-        while True:
-            try:
-                messages.append(self._socket.recv(MAX_DATAGRAM))
-            except BlockingIOError:
-                return messages
-
-    def _free(self) -> None:
-        self._socket.close()
-        os.close(self._bell)
-        os.close(self._ring)
+        with contextlib.suppress(OSError):
+            os.unlink(self._path)
+        self._doorbell.close()

@@ -1,0 +1,142 @@
+"""Who reads what the store pushes to a client.
+
+As a rule that is a thread of its own. A thread that waits for a call reads in its place, where the store lets it be
+interrupted: so a call reaches it directly, and not by way of another thread, which takes as long as a round trip.
+Of several, one reads and wakes the others.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from leasehold.core.clock import SECOND
+from leasehold.runtime.agenda import start_thread
+from leasehold.runtime.log import log
+from leasehold.stores.base import Interruptible
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from leasehold.core.clock import Clock
+    from leasehold.core.ops import Event, Notice
+    from leasehold.stores.base import Subscription
+
+LISTEN = 60.0
+"""Seconds for which is read at a time."""
+
+
+class Bell:
+    """What one waiting thread waits for."""
+
+    __slots__ = ("_woken", "called")
+
+    def __init__(self) -> None:
+        self.called = False
+        self._woken = threading.Event()
+
+    def ring(self) -> None:
+        """Say that the call has come."""
+        self.called = True
+        self._woken.set()
+
+    def nudge(self) -> None:
+        """Wake its thread up: there is nobody else to read."""
+        self._woken.set()
+
+    def wait(self, seconds: float) -> None:
+        """Wait for either."""
+        if self._woken.wait(seconds) and not self.called:
+            self._woken.clear()
+
+
+class Listener:
+    """Reads one subscription, on one thread at a time."""
+
+    def __init__(self, subscription: Subscription, clock: Clock, take: Callable[[list[Event | Notice]], None]) -> None:
+        self._subscription = subscription
+        self._clock = clock
+        self._take = take
+        self._reading = threading.Lock()
+        self._turn = threading.Condition()
+        self._reader: object = None
+        """Who reads, or is about to: this for the thread of its own, else the bell of one that waits."""
+        self._others: dict[Bell, None] = {}
+        self._closed = self._broken = False
+        start_thread(self._run, "leasehold-listener")
+
+    def wait(self, bell: Bell, seconds: float) -> None:
+        """Wait until the bell rings, but not for longer; and then ``leave``."""
+        give_up = self._clock.now() + int(seconds * SECOND)
+        while not bell.called and not self._closed:
+            left = (give_up - self._clock.now()) / SECOND
+            if left <= 0:
+                return
+            if self._takes_over(bell):
+                self._read(left)
+            else:
+                bell.wait(left)
+
+    def leave(self, bell: Bell) -> None:
+        """Wait no more: somebody else is to read, if it was this one."""
+        with self._turn:
+            self._others.pop(bell, None)
+            if self._reader is bell:
+                self._reader = None
+                self._pass_on()
+
+    def disturb(self) -> None:
+        """Let the one that waits and reads look at its bell, which somebody else has rung."""
+        if isinstance(self._subscription, Interruptible):
+            self._subscription.interrupt()
+
+    def close(self) -> None:
+        """Stop reading."""
+        self._closed = True
+        self._subscription.close()
+        with self._turn:
+            self._turn.notify_all()
+
+    def _takes_over(self, bell: Bell) -> bool:
+        """Whether the thread with this bell is the one to read."""
+        subscription = self._subscription
+        if not isinstance(subscription, Interruptible) or self._broken:
+            return False
+        with self._turn:
+            if self._reader is bell:
+                return True
+            if self._reader is None or self._reader is self:
+                if self._reader is self:
+                    subscription.interrupt()
+                self._reader = bell
+                self._others.pop(bell, None)
+                return True
+            self._others[bell] = None
+            return False
+
+    def _pass_on(self) -> None:
+        for bell in self._others:
+            bell.nudge()
+            return
+        self._turn.notify()
+
+    def _run(self) -> None:
+        while not self._closed and not self._broken:
+            with self._turn:
+                self._turn.wait_for(lambda: self._reader is None or self._closed)
+                self._reader = self
+            self._read(LISTEN)
+            with self._turn:
+                if self._reader is self:
+                    self._reader = None
+
+    def _read(self, seconds: float) -> None:
+        try:
+            with self._reading:
+                news = self._subscription.get(seconds)
+        except Exception:  # noqa: BLE001 - whatever it was, the waiters come by themselves
+            self._broken = True
+            log().exception("lost the store's calls; waiters come at the known times instead")
+            return
+        if news:
+            self._take(news)

@@ -1,0 +1,183 @@
+"""A thread that waits for a call reads the store's news itself; otherwise a thread of its own does."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from leasehold import Client
+from leasehold.core.ops import Notice, Summons
+from leasehold.runtime.clock import SYSTEM
+from leasehold.runtime.listener import Bell, Listener
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from leasehold.core.ops import Event
+
+LONG = 20.0
+
+
+class Line:
+    """A subscription whose news are put in by hand; it tells which thread reads them."""
+
+    address = "me"
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._news: list[Event | Notice] = []
+        self._interrupted = self._closed = False
+        self.readers: list[str] = []
+        self.reading: str | None = None
+
+    def get(self, timeout: float) -> list[Event | Notice] | None:
+        with self._changed:
+            assert self.reading is None, "read by two threads at once"
+            self.reading = threading.current_thread().name
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._news or self._interrupted or self._closed, timeout)
+            news, self._news, self._interrupted = self._news, [], False
+            self.reading = None
+            self._changed.notify_all()
+            if news:
+                self.readers.append(threading.current_thread().name)
+            return news
+
+    def interrupt(self) -> None:
+        with self._changed:
+            self._interrupted = True
+            self._changed.notify_all()
+
+    def say(self, lease_id: str) -> None:
+        with self._changed:
+            self._news.append(Notice("me", Summons.RESERVED, "r", lease_id))
+            self._changed.notify_all()
+
+    def wait_for_reader(self, name: str) -> None:
+        with self._changed:
+            assert self._changed.wait_for(lambda: self.reading == name, LONG), f"{self.reading} reads, not {name}"
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+
+class Desk:
+    """A listener, and threads that wait for calls by name."""
+
+    def __init__(self) -> None:
+        self.line = Line()
+        self.bells: dict[str, Bell] = {}
+        self.heard: list[str] = []
+        self.listener = Listener(self.line, SYSTEM, self._take)
+
+    def _take(self, news: list[Event | Notice]) -> None:
+        for item in news:
+            assert isinstance(item, Notice)
+            self.heard.append(item.lease_id)
+            if item.lease_id in self.bells:
+                self.bells[item.lease_id].ring()
+
+    def wait(self, name: str, seconds: float = LONG) -> threading.Thread:
+        bell = self.bells[name] = Bell()
+
+        def wait() -> None:
+            self.listener.wait(bell, seconds)
+            self.listener.leave(bell)
+
+        thread = threading.Thread(target=wait, name=name, daemon=True)
+        thread.start()
+        return thread
+
+
+@pytest.fixture
+def desk() -> Iterator[Desk]:
+    desk = Desk()
+    yield desk
+    desk.listener.close()
+
+
+def test_that_nobody_waits_so_the_thread_of_its_own_reads(desk: Desk) -> None:
+    desk.line.wait_for_reader("leasehold-listener")
+    desk.line.say("nobody")
+    while not desk.heard:
+        time.sleep(0.01)
+    assert desk.line.readers == ["leasehold-listener"]
+
+
+def test_the_one_that_waits_reads_its_call_itself_and_then_the_thread_goes_on(desk: Desk) -> None:
+    desk.line.wait_for_reader("leasehold-listener")
+    first = desk.wait("first")
+    desk.line.wait_for_reader("first")
+    desk.line.say("first")
+    first.join(LONG)
+    assert desk.bells["first"].called
+    assert desk.line.readers == ["first"]
+    desk.line.wait_for_reader("leasehold-listener")
+
+
+def test_one_of_several_reads_for_all_and_another_follows_it(desk: Desk) -> None:
+    desk.line.wait_for_reader("leasehold-listener")
+    first = desk.wait("first")
+    desk.line.wait_for_reader("first")
+    second, third = desk.wait("second"), desk.wait("third")
+    time.sleep(0.05)
+    desk.line.say("second")
+    second.join(LONG)
+    assert desk.line.readers == ["first"]
+    desk.line.say("first")
+    first.join(LONG)
+    desk.line.wait_for_reader("third")
+    desk.line.say("third")
+    third.join(LONG)
+    assert all(bell.called for bell in desk.bells.values())
+    desk.line.wait_for_reader("leasehold-listener")
+
+
+def test_whoever_gives_up_waiting_leaves_the_reading_to_others(desk: Desk) -> None:
+    first, second = desk.wait("first", 0.1), desk.wait("second")
+    first.join(LONG)
+    assert not desk.bells["first"].called
+    desk.line.wait_for_reader("second")
+    desk.line.say("second")
+    second.join(LONG)
+    assert desk.bells["second"].called
+
+
+def test_a_reader_that_fails_leaves_the_others_waiting_until_their_time(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(_: float) -> None:
+        raise RuntimeError("torn")
+
+    desk.line.wait_for_reader("leasehold-listener")
+    desk.line.get = broken  # type: ignore[method-assign,assignment]
+    waiting = desk.wait("first", 0.2)
+    waiting.join(LONG)
+    assert not waiting.is_alive()
+    assert "come at the known times" in caplog.text
+
+
+@pytest.mark.parametrize("url", ["memory://listener", "sqlite:///{}/leases.db"])
+def test_a_client_with_many_waiting_threads_serves_each_once(url: str, tmp_path: Path) -> None:
+    served: list[int] = []
+    with Client(url.format(tmp_path)) as leases, Client(url.format(tmp_path)) as holder:
+        lease = holder.acquire("r", 10)
+
+        def work(number: int) -> None:
+            with leases.acquire("r", 10):
+                served.append(number)
+
+        threads = [threading.Thread(target=work, args=(n,)) for n in range(12)]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.2)
+        lease.release()
+        for thread in threads:
+            thread.join(LONG)
+    assert sorted(served) == list(range(12))
