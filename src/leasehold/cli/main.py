@@ -56,6 +56,10 @@ def _dispatch(argv: list[str]) -> int:
             from leasehold.cli import run  # noqa: PLC0415
 
             return run.run(args, _checked(command))
+        case "node":
+            from leasehold.cli import node  # noqa: PLC0415
+
+            return node.node(args)
         case "stores":
             from leasehold.cli import stores  # noqa: PLC0415
 

@@ -1,0 +1,601 @@
+"""Sends what calls ask to all nodes at once, and lets each call go as soon as a majority has settled it.
+
+There is no thread of its own on the way: of those who wait, one reads for all. Whoever comes while others send joins
+their frame. A node that is dead, slow or silent is not waited for; a thread that lasts as long as it is away tries to
+reach it again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import select
+import threading
+from collections import OrderedDict, deque
+from typing import TYPE_CHECKING, Final
+
+from leasehold.core.clock import MILLISECOND, SECOND
+from leasehold.core.ops import Unknown
+from leasehold.core.paxos.ballots import Ballots, majority
+from leasehold.core.paxos.proposer import BackOff, NoAnswer, Send
+from leasehold.errors import ConfigError, LeaseholdError, StoreUnavailable
+from leasehold.stores.paxos import frames
+from leasehold.stores.paxos.frames import ITEMS, encode
+from leasehold.stores.paxos.link import connect
+from leasehold.stores.paxos.tasks import LONGEST_PAUSE_NS, SHORTEST_PAUSE_NS, LeaseTask
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from leasehold.core.clock import Clock
+    from leasehold.core.paxos.proposer import Step
+    from leasehold.stores.paxos.address import PaxosAddress, Place
+    from leasehold.stores.paxos.link import Link
+    from leasehold.stores.paxos.tasks import Task
+
+ATTEMPT_NS: Final = 100 * MILLISECOND
+"""How long a minority is waited for that could still tip the scales."""
+CONNECT_SECONDS: Final = 2.0
+FIRST_PAUSE: Final = 0.02
+LONGEST_PAUSE: Final = 1.0
+DEAD_NS: Final = 5 * SECOND
+"""A node that has left requests unanswered for so long is connected to anew."""
+MOST_FLIGHTS: Final = 4096
+"""Frames that are remembered for the sake of nodes that haven't answered them yet."""
+MOST_BYTES: Final = 2_000_000
+"""About the size of a frame."""
+
+
+class Call:
+    """Some tasks that a thread waits for."""
+
+    __slots__ = ("_left", "_queues", "bell", "rung", "tasks")
+
+    def __init__(self, tasks: Sequence[Task]) -> None:
+        self.tasks = tasks
+        self._left = len(tasks)
+        self._queues: dict[str, deque[Task]] = {}
+        """What has to wait until an earlier task of the same call and resource is done."""
+        self.bell = threading.Lock()
+        self.bell.acquire()
+        self.rung = False
+
+    @property
+    def done(self) -> bool:
+        """Whether all of it is over."""
+        return not self._left
+
+    def first(self) -> list[Task]:
+        """Return what may begin at once."""
+        if len(self.tasks) == 1:
+            return list(self.tasks)
+        ready: list[Task] = []
+        for task in self.tasks:
+            name = task.resource
+            if not name:
+                ready.append(task)
+            elif name in self._queues:
+                self._queues[name].append(task)
+            else:
+                self._queues[name] = deque()
+                ready.append(task)
+        return ready
+
+    def over(self, task: Task) -> Task | None:
+        """Take note that a task is done; return the one that may begin now."""
+        self._left -= 1
+        queue = self._queues.get(task.resource) if self._queues else None
+        return queue.popleft() if queue else None
+
+    def ring(self) -> None:
+        """Wake its thread up."""
+        if not self.rung:
+            self.rung = True
+            self.bell.release()
+
+
+class Flight:
+    """A frame that is under way, and who has yet to answer it."""
+
+    __slots__ = ("calls", "entries", "frame", "sent_ns", "waiting")
+
+    def __init__(self, entries: list[tuple[Call, Task, int]], frame: bytearray, sent_ns: int) -> None:
+        self.entries = entries
+        self.frame = frame
+        self.sent_ns = sent_ns
+        self.waiting: set[Node] = set()
+
+
+class Node:
+    """One of the cluster: how to reach it, and the connection while there is one."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.link: Link | None = None
+        self.error: LeaseholdError | None = None
+        """Why it can't be reached."""
+        self.failures = 0
+        """How often that was tried in vain since the last success."""
+        self.trying = False
+        self.heard_ns = 0
+        self.silent_until_ns = 0
+        """Until when it says that it won't answer."""
+
+
+class Engine:
+    """The cluster, as one client sees it. Safe for threads."""
+
+    def __init__(self, address: PaxosAddress, clock: Clock) -> None:
+        self.address = address
+        self.acceptors = len(address.nodes)
+        self.majority = majority(self.acceptors)
+        self.ballots = Ballots()
+        self._clock = clock
+        self._closed = False
+        self.forget()
+
+    def forget(self) -> None:
+        """Know of nobody: at the start, and in a forked child, whose parent these connections belong to."""
+        for node in getattr(self, "nodes", ()):
+            if node.link is not None:
+                node.link.close()
+        self.nodes = [Node(place) for place in self.address.nodes]
+        self.lock = threading.Lock()
+        self._reached = threading.Condition(self.lock)
+        self._arrivals: deque[Call] = deque()
+        self._outbox: list[tuple[Call, Task, Send]] = []
+        self._flights: OrderedDict[int, Flight] = OrderedDict()
+        self._serial = 0
+        self._reader: Call | None = None
+        self._followers: dict[Call, None] = {}
+        self._poll = select.poll()
+        self._by_descriptor: dict[int, Node] = {}
+        for name in ("_heard", "_button"):
+            with contextlib.suppress(AttributeError, OSError):
+                os.close(getattr(self, name))
+        self._heard, self._button = os.pipe()
+        os.set_blocking(self._heard, False)
+        os.set_blocking(self._button, False)
+        self._poll.register(self._heard, select.POLLIN)
+
+    # --- calls ----------------------------------------------------------------------------------------------------
+
+    def run(self, tasks: Sequence[Task], give_up: int) -> None:
+        """Take the tasks to their outcomes; those that have none by then are `Unknown`."""
+        call = Call(tasks)
+        if not self._ready:
+            self._wait_for_nodes(give_up)
+        self._arrivals.append(call)
+        with self.lock:
+            self._admit()
+        try:
+            self._await(call, give_up)
+        finally:
+            if not call.done:
+                with self.lock:
+                    self._give_up(call)
+
+    @property
+    def _ready(self) -> bool:
+        return sum([node.link is not None for node in self.nodes]) >= self.majority
+
+    def _admit(self) -> None:
+        """Begin with all calls that have arrived: in one frame."""
+        arrivals = self._arrivals
+        if arrivals:
+            now, wall_us = self._clock.mark(), self._clock.wall_us()
+            while arrivals:
+                call = arrivals.popleft()
+                for task in call.first():
+                    self._begin(call, task, now, wall_us)
+            self._flush(now)
+
+    def _begin(self, call: Call, task: Task, now: int, wall_us: int) -> None:
+        if isinstance(task, LeaseTask):
+            attempt = task.proposer.attempt
+            if attempt is not None and attempt.open and task.number == 0:
+                self._overtake(task)
+        self._act(call, task, task.start(now, wall_us), now, wall_us)
+
+    def _overtake(self, task: LeaseTask) -> None:
+        """Let go of whoever waits for an earlier question about the same lease: it won't be heard any more."""
+        for flight in list(self._flights.values()):
+            for call, other, _ in flight.entries:
+                if isinstance(other, LeaseTask) and other.proposer is task.proposer and not other.done and other is not task:
+                    self._finish(call, other, Unknown(StoreUnavailable("paxos", "overtaken by a later request")))
+
+    def _act(self, call: Call, task: Task, steps: Iterable[Step], now: int, wall_us: int) -> None:
+        """Do what a task says."""
+        for step in steps:
+            if isinstance(step, Send):
+                self._outbox.append((call, task, step))
+                if step.attempt and not task.done and step.to is None:
+                    task.number = step.attempt
+                    task.due_ns = now + ATTEMPT_NS
+            elif task.done:
+                continue
+            elif isinstance(task, LeaseTask) and (outcome := task.conclude(step, self._trouble)) is not None:
+                self._finish(call, task, outcome)
+            elif isinstance(step, NoAnswer):
+                self._finish(call, task, Unknown(self._trouble()))
+            elif isinstance(step, BackOff):
+                task.number = 0
+                longest = min(SHORTEST_PAUSE_NS << task.tries, LONGEST_PAUSE_NS)
+                task.tries += 1
+                task.due_ns = now + random.randrange(longest // 8, longest)
+                call.ring()  # whoever waits has to look at its watch
+
+    def _finish(self, call: Call, task: Task, outcome: object) -> None:
+        task.finish(outcome)
+        self._over(call, task)
+
+    def _over(self, call: Call, task: Task) -> None:
+        following = call.over(task)
+        if following is not None:
+            self._begin(call, following, self._clock.mark(), self._clock.wall_us())
+        if call.done:
+            call.ring()
+
+    def _give_up(self, call: Call) -> None:
+        """Settle what has not been: no more answers are waited for."""
+        now, wall_us = self._clock.now(), self._clock.wall_us()
+        for task in call.tasks:
+            if not task.done and task.number:
+                self._act(call, task, [s for s in task.on_timeout() if isinstance(s, Send)], now, wall_us)
+            if not task.done:
+                task.finish(Unknown(self._trouble()))
+        self._flush(now)
+
+    def _trouble(self) -> StoreUnavailable:
+        """Say what is wrong with the cluster."""
+        now = self._clock.now()
+        silent = [node for node in self.nodes if node.link is not None and node.silent_until_ns > now]
+        away = [node for node in self.nodes if node.link is None]
+        if len(silent) + len(away) <= self.acceptors - self.majority:
+            return StoreUnavailable("paxos", f"no majority of {self.address} answered in time")
+        said = [f"{node.error or node.place}" for node in away]
+        if silent:
+            left = min(node.silent_until_ns for node in silent) - now
+            said.append(f"{len(silent)} silent after a restart, the next one for {left / SECOND:.1f} s yet")
+        return StoreUnavailable("paxos", f"no majority of {self.address}: {'; '.join(said)}")
+
+    # --- waiting --------------------------------------------------------------------------------------------------
+
+    def _await(self, call: Call, give_up: int) -> None:
+        """Read, or wait for somebody who reads, until the call is over."""
+        while not call.done:
+            now = self._clock.now()
+            if now >= give_up:
+                return
+            with self.lock:
+                due = self._look_at_watch(call, now)
+                if call.done:
+                    return
+                until = min(give_up, due)
+                reading = self._reader is None
+                if reading:
+                    self._reader = call
+                else:
+                    self._followers[call] = None
+                if call.rung:
+                    call.rung = False
+                    call.bell.acquire()
+            if reading:
+                try:
+                    self._read_until(call, until)
+                finally:
+                    self._pass_on()
+            else:
+                left = (until - self._clock.now()) / SECOND
+                if left > 0:
+                    woken = call.bell.acquire(timeout=left)
+                    with self.lock:
+                        self._followers.pop(call, None)
+                        if woken:
+                            call.rung = False
+
+    def _pass_on(self) -> None:
+        """Let another one read that waits."""
+        with self.lock:
+            self._reader = None
+            for other in self._followers:
+                if not other.done:
+                    other.ring()
+                    return
+
+    def _look_at_watch(self, call: Call, now: int) -> int:
+        """Do what is due; return when the next thing is."""
+        due = now + 3600 * SECOND
+        wall_us = 0
+        for task in call.tasks:
+            if task.done or not task.due_ns:
+                continue
+            if task.due_ns <= now:
+                wall_us = wall_us or self._clock.wall_us()
+                if not task.number:
+                    self._begin(call, task, self._clock.mark(), wall_us)
+                elif task.answers() >= self.majority:
+                    self._time_out(call, task, now, wall_us)
+                else:
+                    task.due_ns = now + ATTEMPT_NS
+                    self._drop_the_dead(now)
+            if not task.done:
+                due = min(due, task.due_ns)
+        if self._outbox:
+            self._flush(now)
+        return due
+
+    def _time_out(self, call: Call, task: Task, now: int, wall_us: int) -> None:
+        steps = task.on_timeout()
+        if task.done:
+            self._over(call, task)
+        self._act(call, task, steps, now, wall_us)
+
+    def _read_until(self, call: Call, until: int) -> None:
+        """Take in what comes, for all calls, until this one is over or it is time."""
+        while not call.done and not call.rung:
+            left = until - self._clock.now()
+            if left <= 0:
+                return
+            ready = self._poll.poll(left / MILLISECOND)
+            with self.lock:
+                for descriptor, event in ready:
+                    if descriptor == self._heard:
+                        with contextlib.suppress(BlockingIOError):
+                            os.read(self._heard, 1024)
+                        continue
+                    node = self._by_descriptor.get(descriptor)
+                    if node is not None:
+                        self._hear(node, event)
+                if self._outbox:
+                    self._flush(self._clock.now())
+
+    # --- what nodes say -------------------------------------------------------------------------------------------
+
+    def _hear(self, node: Node, event: int) -> None:
+        link = node.link
+        assert link is not None
+        try:
+            if event & select.POLLOUT:
+                link.send_more()
+                self._watch(link)
+            if event & ~select.POLLOUT:
+                now = node.heard_ns = self._clock.now()
+                wall_us = 0
+                for message in link.receive():
+                    if isinstance(message, frames.Answer):
+                        wall_us = wall_us or self._clock.wall_us()
+                        self._answered(node, message, now, wall_us)
+                    elif isinstance(message, frames.Silent):
+                        self._silent(node, message, now)
+                    elif isinstance(message, frames.Refusal):
+                        raise ConnectionAbortedError(message.why)  # noqa: TRY301 - as if it had hung up
+        except OSError as error:
+            self._lose(node, error)
+
+    def _answered(self, node: Node, answer: frames.Answer, now: int, wall_us: int) -> None:
+        flight = self._flights.get(answer.serial)
+        if flight is None or node not in flight.waiting or len(answer.verdicts) != len(flight.entries):
+            return
+        self._landed(answer.serial, flight, node)
+        assert node.link is not None
+        who = node.link.acceptor
+        for (call, task, number), verdict in zip(flight.entries, answer.verdicts, strict=True):
+            was_done = task.done
+            steps = task.on_verdict(who, number, verdict.body, now, wall_us)
+            if task.done and not was_done:
+                self._over(call, task)
+            if steps:
+                self._act(call, task, steps, now, wall_us)
+        self._enough(flight, now, wall_us)
+
+    def _landed(self, serial: int, flight: Flight, node: Node) -> None:
+        flight.waiting.discard(node)
+        if not flight.waiting:
+            self._flights.pop(serial, None)
+
+    def _enough(self, flight: Flight, now: int, wall_us: int) -> None:
+        """Where all that can be reached have answered, wait for nobody else."""
+        if flight.waiting:
+            return
+        for call, task, number in flight.entries:
+            if not task.done and number and task.number == number and task.answers() >= self.majority:
+                self._time_out(call, task, now, wall_us)
+
+    def _silent(self, node: Node, message: frames.Silent, now: int) -> None:
+        node.silent_until_ns = now + max(message.left_ns, SECOND)
+        flight = self._flights.get(message.serial)
+        if flight is None:
+            return
+        self._landed(message.serial, flight, node)
+        self._enough(flight, now, self._clock.wall_us())
+        silent = sum(other.silent_until_ns > now or other.link is None for other in self.nodes)
+        if silent > self.acceptors - self.majority:
+            for call, task, _ in flight.entries:
+                if not task.done:
+                    self._finish(call, task, Unknown(self._trouble()))
+
+    # --- sending --------------------------------------------------------------------------------------------------
+
+    def _flush(self, now: int) -> None:
+        """Send what is to be sent: the same frame to all, where it is for all."""
+        while self._outbox:
+            outbox, self._outbox = self._outbox[:], []
+            for part in _portions(outbox):
+                if all(send.to is None and not send.but for _, _, send in part):
+                    self._launch(part, self.nodes, now)
+                else:
+                    for node in self.nodes:
+                        who = node.link.acceptor if node.link is not None else None
+                        mine = [
+                            entry for entry in part if entry[2].to in {None, who} and who not in entry[2].but and who
+                        ]
+                        if mine:
+                            self._launch(mine, [node], now)
+
+    def _launch(self, part: list[tuple[Call, Task, Send]], nodes: list[Node], now: int) -> None:
+        self._serial += 1
+        items = [ITEMS[type(send.item)](send.item) for _, _, send in part]
+        frame = encode(frames.Ask(self._serial, items))
+        flight = Flight([(call, task, send.attempt) for call, task, send in part], frame, now)
+        self._flights[self._serial] = flight
+        for node in nodes:
+            if node.link is not None:
+                flight.waiting.add(node)
+                self._send(node, frame)
+        while len(self._flights) > MOST_FLIGHTS:
+            self._flights.popitem(last=False)
+
+    def _send(self, node: Node, frame: bytearray) -> None:
+        link = node.link
+        assert link is not None
+        try:
+            link.send(frame)
+        except OSError as error:
+            node.error = StoreUnavailable("paxos", f"{node.place}: {error.strerror or error}")
+            link.shut()  # whoever reads finds it ended, and does the rest
+            return
+        if link.wants_to_send:
+            self._watch(link)
+            self._press()
+
+    def _watch(self, link: Link) -> None:
+        events = select.POLLIN | (select.POLLOUT if link.wants_to_send else 0)
+        self._poll.register(link.descriptor, events)
+
+    # --- connections ----------------------------------------------------------------------------------------------
+
+    def _wait_for_nodes(self, give_up: int) -> None:
+        """Wait until a majority is connected, or clearly can't be."""
+        with self.lock:
+            before = {node: node.failures for node in self.nodes}
+            for node in self.nodes:
+                if node.link is None:
+                    self._try(node)
+
+            def settled() -> bool:
+                hopeless = sum(node.link is None and node.failures > before[node] for node in self.nodes)
+                return self._ready or self._closed or hopeless > self.acceptors - self.majority
+
+            left = (give_up - self._clock.now()) / SECOND
+            self._reached.wait_for(settled, max(0.0, left))
+            if not self._ready:
+                wrong = next((node.error for node in self.nodes if isinstance(node.error, ConfigError)), None)
+                raise wrong or self._trouble()
+
+    def _try(self, node: Node) -> None:
+        """Have a thread try to reach a node."""
+        if not node.trying and not self._closed:
+            node.trying = True
+            name = f"leasehold-paxos-{node.place}"
+            threading.Thread(target=self._reach, args=(node, self.lock), name=name, daemon=True).start()
+
+    def _reach(self, node: Node, lock: threading.Lock) -> None:
+        """Connect to a node, for as long as it takes."""
+        nap = threading.Event()
+        pause = FIRST_PAUSE
+        address = self.address
+        while not self._closed:
+            link = None
+            try:
+                link = connect(node.place, address.secret, address.context, CONNECT_SECONDS)
+                error: LeaseholdError | None = self._objection(node, link)
+            except LeaseholdError as trouble:
+                error = trouble
+            with lock:
+                if link is not None and (error is not None or self._closed):
+                    link.close()
+                elif link is not None:
+                    self._join(node, link)
+                    return
+                node.error = error
+                node.failures += 1
+                self._reached.notify_all()
+            nap.wait(pause * random.uniform(0.5, 1))
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    def _objection(self, node: Node, link: Link) -> ConfigError | None:
+        """Say what speaks against this one: what is counted as three nodes must be three, of one cluster."""
+        if link.acceptors != self.acceptors:
+            return ConfigError(f"the URL names {self.acceptors} nodes, and the cluster of {node.place} has {link.acceptors}")
+        for other in self.nodes:
+            if other is not node and other.link is not None and other.link.acceptor == link.acceptor:
+                return ConfigError(f"{node.place} and {other.place} are both node {link.acceptor!r}")
+        return None
+
+    def _join(self, node: Node, link: Link) -> None:
+        """Take a node in, and tell it what is still open."""
+        now = self._clock.now()
+        node.link, node.error, node.failures, node.trying = link, None, 0, False
+        node.heard_ns, node.silent_until_ns = now, 0
+        self._by_descriptor[link.descriptor] = node
+        self._watch(link)
+        for flight in list(self._flights.values()):
+            if any(not task.done and number for _, task, number in flight.entries):
+                flight.waiting.add(node)
+                self._send(node, flight.frame)
+        self._reached.notify_all()
+        self._press()
+
+    def _lose(self, node: Node, error: OSError) -> None:
+        """Let a connection go, and try to get it back."""
+        link, node.link = node.link, None
+        assert link is not None
+        self._poll.unregister(link.descriptor)
+        del self._by_descriptor[link.descriptor]
+        link.close()
+        node.error = node.error or StoreUnavailable("paxos", f"{node.place}: {error.strerror or error}")
+        now, wall_us = self._clock.now(), self._clock.wall_us()
+        for serial, flight in list(self._flights.items()):
+            if node in flight.waiting:
+                flight.waiting.discard(node)
+                self._enough(flight, now, wall_us)
+                if not flight.waiting and all(task.done for _, task, _ in flight.entries):
+                    self._flights.pop(serial, None)
+        self._try(node)
+
+    def _drop_the_dead(self, now: int) -> None:
+        """End connections on which nothing has come for long although something should have."""
+        for flight in self._flights.values():
+            if now - flight.sent_ns < DEAD_NS:
+                return
+            for node in flight.waiting:
+                if node.link is not None and now - node.heard_ns > DEAD_NS:
+                    node.link.shut()
+
+    def _press(self) -> None:
+        """Let whoever reads look again at what there is to poll."""
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._button, b"!")
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        with self.lock:
+            self._closed = True
+            for node in self.nodes:
+                if node.link is not None:
+                    self._poll.unregister(node.link.descriptor)
+                    node.link.shut()
+                    node.link.close()
+                    node.link = None
+            self._by_descriptor.clear()
+            self._reached.notify_all()
+            self._press()
+
+
+def _portions(outbox: list[tuple[Call, Task, Send]]) -> Iterable[list[tuple[Call, Task, Send]]]:
+    """Return what is to be sent in portions that a node takes."""
+    if len(outbox) == 1:
+        return [outbox]
+    parts: list[list[tuple[Call, Task, Send]]] = [[]]
+    size = 0
+    for entry in outbox:
+        op = getattr(entry[2].item, "op", None)
+        weight = 200 + 2 * len(getattr(op, "metadata", ""))
+        if len(parts[-1]) >= frames.MAX_ITEMS or size + weight > MOST_BYTES:
+            parts.append([])
+            size = 0
+        parts[-1].append(entry)
+        size += weight
+    return parts
