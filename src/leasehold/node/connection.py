@@ -14,7 +14,7 @@ import msgspec
 
 from leasehold.node.log import log
 from leasehold.stores.paxos import frames, handshake
-from leasehold.stores.paxos.frames import TooLong, encode
+from leasehold.stores.paxos.frames import TooLongError, encode
 
 if TYPE_CHECKING:
     from leasehold.node.service import Service
@@ -34,7 +34,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, service: Service) -> None:
         self._service = service
         self._splitter = frames.Splitter(frames.MAX_GREETING)
-        self._backlog: deque[bytes | bytearray | memoryview] = deque()
+        self._backlog: deque[frames.Payload] = deque()
         self._transport: asyncio.Transport
         self._deadline: asyncio.TimerHandle
         self._hello: frames.Hello | None = None
@@ -67,7 +67,7 @@ class Connection(asyncio.Protocol):
         """Take bytes in."""
         try:
             self._backlog.extend(self._splitter.feed(data))
-        except TooLong as error:
+        except TooLongError as error:
             self._work()
             self.refuse(str(error))
             return
@@ -163,7 +163,7 @@ class Connection(asyncio.Protocol):
         else:
             self._transport.resume_reading()
 
-    def _take(self, payload: bytes | bytearray | memoryview) -> int:
+    def _take(self, payload: frames.Payload) -> int:
         """Carry out one frame; return how many items it had."""
         message = frames.decode_client(payload)
         service = self._service

@@ -12,7 +12,6 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
-from leasehold.core.paxos.acceptor import Durable
 from leasehold.core.paxos.starting import NOTHING_PROMISED, shut_down, start
 from leasehold.errors import ConfigError
 from leasehold.node import log as logging
@@ -28,6 +27,7 @@ from leasehold.runtime.clock import SYSTEM, AcceptorClock
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from leasehold.core.paxos.acceptor import Durable
     from leasehold.node.settings import Settings
 
 TICK = 0.25

@@ -31,9 +31,7 @@ class Scribe:
         """Have this written soon; never lower than what was asked for before."""
         with self._changed:
             wanted = self._wanted or durable
-            self._wanted = Durable(
-                max(wanted.high_water, durable.high_water), max(wanted.span_ns, durable.span_ns)
-            )
+            self._wanted = Durable(max(wanted.high_water, durable.high_water), max(wanted.span_ns, durable.span_ns))
             self._changed.notify()
 
     def close(self) -> None:

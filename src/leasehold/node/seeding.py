@@ -24,9 +24,13 @@ async def seed(service: Service) -> None:
     """Wait for the end of the silence, ask until enough have answered, and begin to serve."""
     acceptor, clock = service.acceptor, service.clock
     seeding = Seeding(acceptor, service.settings.acceptors)
-    log("the data folder is empty: silent, and then the others are asked", silence_s=service.silence_left(clock.now()) / 1e9)
-    while not seeding.may_ask(clock.now()):
-        await asyncio.sleep(PAUSE / 4)
+    log(
+        "the data folder is empty: silent, and then the others are asked",
+        silence_s=service.silence_left(clock.now()) / 1e9,
+    )
+    while (left := service.silence_left(clock.now())) > 0:  # noqa: ASYNC110 - this clock and the loop's needn't agree
+        await asyncio.sleep(left / 1e9)
+    assert seeding.may_ask(clock.now())
     heard: list[str] = []
     while True:
         peers = service.settings.peers.items()

@@ -8,13 +8,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-import msgspec
-
 from leasehold import __version__
 from leasehold.core.clock import SECOND
-from leasehold.core.lease import MAX_RESOURCE_BYTES
 from leasehold.core.paxos.acceptor import Acceptor, Durable
-from leasehold.core.paxos.messages import Accept, Extend, Refused, Request, Scan, SeedQuery
+from leasehold.core.paxos.messages import Refused, Request, SeedQuery
+from leasehold.node.checking import problem
 from leasehold.node.log import log
 from leasehold.stores.paxos import frames
 from leasehold.stores.paxos.frames import VERDICTS, encode
@@ -22,16 +20,12 @@ from leasehold.stores.paxos.frames import VERDICTS, encode
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leasehold.core.paxos.messages import Item, Push, Verdict
+    from leasehold.core.paxos.messages import Push
     from leasehold.node.connection import Connection
     from leasehold.node.scribe import Scribe
     from leasehold.node.settings import Settings
     from leasehold.runtime.clock import AcceptorClock, SystemClock
 
-LONGEST_NAME: Final = MAX_RESOURCE_BYTES + 65
-"""Bytes of a resource with its namespace."""
-LONGEST_METADATA: Final = 64 * 1024
-LARGEST_PAGE: Final = 1000
 KEEP_NS: Final = 10 * SECOND
 """How long a free resource is remembered: so that its last holder can be told what became of its lease."""
 COUNT_EVERY_NS: Final = 5 * SECOND
@@ -88,21 +82,16 @@ class Service:
         self.counts["requests"] += 1
         self.counts["items"] += len(asked.items)
         items = [frame.body for frame in asked.items]
-        refused: dict[int, Verdict] | None = None
-        for at, item in enumerate(items):
-            why = problem(item)
-            if why:
-                refused = refused or {}
-                refused[at] = Refused(why)
-        sound = items if refused is None else [item for at, item in enumerate(items) if at not in refused]
+        refused = {at: Refused(why) for at, item in enumerate(items) if (why := problem(item))}
+        sound = [item for at, item in enumerate(items) if at not in refused] if refused else items
         now = self.clock.now()
         answer = self.acceptor.handle(Request(asked.serial, tuple(sound)), now, self.wall.wall_us())
         if answer.reply is None:
             connection.send(encode(frames.Silent(asked.serial, self.silence_left(now))))
             return
         verdicts = [VERDICTS[type(verdict)](verdict) for verdict in answer.reply.verdicts]
-        for at, verdict in (refused or {}).items():
-            verdicts.insert(at, VERDICTS[Refused](verdict))
+        for at, refusal in refused.items():
+            verdicts.insert(at, VERDICTS[Refused](refusal))
         frame = encode(frames.Answer(asked.serial, verdicts))
         if answer.persist is None:
             connection.send(frame)
@@ -233,35 +222,3 @@ class Service:
             events = [event for event in push.events if event.resource.startswith(prefix)]
             if events:
                 connection.push(encode(frames.News(push.floor, events, [])))
-
-
-_metadata = msgspec.json.Decoder(dict[str, str])
-
-
-def problem(item: Item) -> str:
-    """Say what is wrong with an item that has the right types; empty: nothing."""
-    kind = type(item)
-    if kind is Accept:
-        op = item.op  # type: ignore[union-attr]
-        if min(op.ttl_ns, op.soft_ns, op.grace_ns, op.lock_delay_ns, op.hold_at_least_ns) < 0:
-            return "a time is negative"
-        if op.metadata:
-            if len(op.metadata) > LONGEST_METADATA:
-                return "the metadata is too long"
-            try:
-                _metadata.decode(op.metadata)
-            except msgspec.DecodeError:
-                return "the metadata is no mapping of text to text"
-        if len(op.lease_id) > 256 or len(op.holder) > 4096 or len(op.notify) > 256:
-            return "a name is too long"
-        name = op.resource
-    elif kind is Scan:
-        return "a page is too large" if not 0 < item.limit <= LARGEST_PAGE else ""  # type: ignore[union-attr]
-    else:
-        op = getattr(item, "op", item)
-        if kind is Extend and op.ttl_ns < 0:
-            return "a time is negative"
-        if len(getattr(op, "lease_id", "")) > 256:
-            return "a name is too long"
-        name = op.resource
-    return "the resource's name is too long" if len(name) > LONGEST_NAME or not name else ""

@@ -28,7 +28,8 @@ class Web:
                 body = text.encode()
                 writer.write(
                     f"HTTP/1.1 {code} {_REASONS[code]}\r\nContent-Type: text/plain; charset=utf-8\r\n"
-                    f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body
+                    f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode()
+                    + body
                 )
                 await writer.drain()
         writer.close()

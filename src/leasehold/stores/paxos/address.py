@@ -112,5 +112,7 @@ def _secret(login: str, url: StoreURL) -> bytes:
 
 def _long_enough(secret: bytes) -> bytes:
     if len(secret) < SHORTEST_SECRET:
-        raise ConfigError(f"the secret has {len(secret)} bytes; {SHORTEST_SECRET} are the least, 32 at random are better")
+        raise ConfigError(
+            f"the secret has {len(secret)} bytes; {SHORTEST_SECRET} are the least, 32 at random are better"
+        )
     return secret

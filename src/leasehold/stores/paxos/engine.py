@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 ATTEMPT_NS: Final = 100 * MILLISECOND
 """How long a minority is waited for that could still tip the scales."""
 CONNECT_SECONDS: Final = 2.0
+THE_LAST_SECONDS: Final = 0.1
+"""How long a new client waits for the last nodes: those who queue up right away do so at all of them."""
 FIRST_PAUSE: Final = 0.02
 LONGEST_PAUSE: Final = 1.0
 DEAD_NS: Final = 5 * SECOND
@@ -61,8 +63,7 @@ class Call:
         self.bell.acquire()
         self.rung = False
 
-    @property
-    def done(self) -> bool:
+    def settled(self) -> bool:
         """Whether all of it is over."""
         return not self._left
 
@@ -172,7 +173,7 @@ class Engine:
         try:
             self._await(call, give_up)
         finally:
-            if not call.done:
+            if not call.settled():
                 with self.lock:
                     self._give_up(call)
 
@@ -196,16 +197,27 @@ class Engine:
             attempt = task.proposer.attempt
             if attempt is not None and attempt.open and task.number == 0:
                 self._overtake(task)
-        self._act(call, task, task.start(now, wall_us), now, wall_us)
+        self._act(call, task, task.start(now, wall_us), now)
 
     def _overtake(self, task: LeaseTask) -> None:
-        """Let go of whoever waits for an earlier question about the same lease: it won't be heard any more."""
+        """Deal with whoever waits for an earlier question about the same lease, which won't be heard any more.
+
+        Where it asked the same, it shares the answer.
+        """
         for flight in list(self._flights.values()):
             for call, other, _ in flight.entries:
-                if isinstance(other, LeaseTask) and other.proposer is task.proposer and not other.done and other is not task:
-                    self._finish(call, other, Unknown(StoreUnavailable("paxos", "overtaken by a later request")))
+                if (
+                    isinstance(other, LeaseTask)
+                    and other.proposer is task.proposer
+                    and not other.done
+                    and other is not task
+                ):
+                    if type(other) is type(task):
+                        task.sharing.append((call, other))
+                    else:
+                        self._finish(call, other, Unknown(StoreUnavailable("paxos", "overtaken by a later request")))
 
-    def _act(self, call: Call, task: Task, steps: Iterable[Step], now: int, wall_us: int) -> None:
+    def _act(self, call: Call, task: Task, steps: Iterable[Step], now: int) -> None:
         """Do what a task says."""
         for step in steps:
             if isinstance(step, Send):
@@ -221,7 +233,7 @@ class Engine:
                 self._finish(call, task, Unknown(self._trouble()))
             elif isinstance(step, BackOff):
                 task.number = 0
-                longest = min(SHORTEST_PAUSE_NS << task.tries, LONGEST_PAUSE_NS)
+                longest = min(SHORTEST_PAUSE_NS << min(task.tries, 8), LONGEST_PAUSE_NS)
                 task.tries += 1
                 task.due_ns = now + random.randrange(longest // 8, longest)
                 call.ring()  # whoever waits has to look at its watch
@@ -229,20 +241,24 @@ class Engine:
     def _finish(self, call: Call, task: Task, outcome: object) -> None:
         task.finish(outcome)
         self._over(call, task)
+        if isinstance(task, LeaseTask):
+            for others, sharing in task.sharing:
+                if not sharing.done:
+                    self._finish(others, sharing, outcome)
 
     def _over(self, call: Call, task: Task) -> None:
         following = call.over(task)
         if following is not None:
             self._begin(call, following, self._clock.mark(), self._clock.wall_us())
-        if call.done:
+        if call.settled():
             call.ring()
 
     def _give_up(self, call: Call) -> None:
         """Settle what has not been: no more answers are waited for."""
-        now, wall_us = self._clock.now(), self._clock.wall_us()
+        now = self._clock.now()
         for task in call.tasks:
             if not task.done and task.number:
-                self._act(call, task, [s for s in task.on_timeout() if isinstance(s, Send)], now, wall_us)
+                self._act(call, task, [s for s in task.on_timeout() if isinstance(s, Send)], now)
             if not task.done:
                 task.finish(Unknown(self._trouble()))
         self._flush(now)
@@ -264,13 +280,13 @@ class Engine:
 
     def _await(self, call: Call, give_up: int) -> None:
         """Read, or wait for somebody who reads, until the call is over."""
-        while not call.done:
+        while not call.settled():
             now = self._clock.now()
             if now >= give_up:
                 return
             with self.lock:
                 due = self._look_at_watch(call, now)
-                if call.done:
+                if call.settled():
                     return
                 until = min(give_up, due)
                 reading = self._reader is None
@@ -300,23 +316,21 @@ class Engine:
         with self.lock:
             self._reader = None
             for other in self._followers:
-                if not other.done:
+                if not other.settled():
                     other.ring()
                     return
 
     def _look_at_watch(self, call: Call, now: int) -> int:
         """Do what is due; return when the next thing is."""
         due = now + 3600 * SECOND
-        wall_us = 0
         for task in call.tasks:
             if task.done or not task.due_ns:
                 continue
             if task.due_ns <= now:
-                wall_us = wall_us or self._clock.wall_us()
                 if not task.number:
-                    self._begin(call, task, self._clock.mark(), wall_us)
+                    self._begin(call, task, self._clock.mark(), self._clock.wall_us())
                 elif task.answers() >= self.majority:
-                    self._time_out(call, task, now, wall_us)
+                    self._time_out(call, task, now)
                 else:
                     task.due_ns = now + ATTEMPT_NS
                     self._drop_the_dead(now)
@@ -326,15 +340,15 @@ class Engine:
             self._flush(now)
         return due
 
-    def _time_out(self, call: Call, task: Task, now: int, wall_us: int) -> None:
+    def _time_out(self, call: Call, task: Task, now: int) -> None:
         steps = task.on_timeout()
         if task.done:
             self._over(call, task)
-        self._act(call, task, steps, now, wall_us)
+        self._act(call, task, steps, now)
 
     def _read_until(self, call: Call, until: int) -> None:
         """Take in what comes, for all calls, until this one is over or it is time."""
-        while not call.done and not call.rung:
+        while not call.settled() and not call.rung:
             left = until - self._clock.now()
             if left <= 0:
                 return
@@ -370,7 +384,7 @@ class Engine:
                     elif isinstance(message, frames.Silent):
                         self._silent(node, message, now)
                     elif isinstance(message, frames.Refusal):
-                        raise ConnectionAbortedError(message.why)  # noqa: TRY301 - as if it had hung up
+                        raise ConnectionAbortedError(message.why)
         except OSError as error:
             self._lose(node, error)
 
@@ -387,21 +401,21 @@ class Engine:
             if task.done and not was_done:
                 self._over(call, task)
             if steps:
-                self._act(call, task, steps, now, wall_us)
-        self._enough(flight, now, wall_us)
+                self._act(call, task, steps, now)
+        self._enough(flight, now)
 
     def _landed(self, serial: int, flight: Flight, node: Node) -> None:
         flight.waiting.discard(node)
         if not flight.waiting:
             self._flights.pop(serial, None)
 
-    def _enough(self, flight: Flight, now: int, wall_us: int) -> None:
+    def _enough(self, flight: Flight, now: int) -> None:
         """Where all that can be reached have answered, wait for nobody else."""
         if flight.waiting:
             return
         for call, task, number in flight.entries:
             if not task.done and number and task.number == number and task.answers() >= self.majority:
-                self._time_out(call, task, now, wall_us)
+                self._time_out(call, task, now)
 
     def _silent(self, node: Node, message: frames.Silent, now: int) -> None:
         node.silent_until_ns = now + max(message.left_ns, SECOND)
@@ -409,7 +423,7 @@ class Engine:
         if flight is None:
             return
         self._landed(message.serial, flight, node)
-        self._enough(flight, now, self._clock.wall_us())
+        self._enough(flight, now)
         silent = sum(other.silent_until_ns > now or other.link is None for other in self.nodes)
         if silent > self.acceptors - self.majority:
             for call, task, _ in flight.entries:
@@ -480,7 +494,9 @@ class Engine:
 
             left = (give_up - self._clock.now()) / SECOND
             self._reached.wait_for(settled, max(0.0, left))
-            if not self._ready:
+            if self._ready:
+                self._reached.wait_for(lambda: all(node.link or node.error for node in self.nodes), THE_LAST_SECONDS)
+            else:
                 wrong = next((node.error for node in self.nodes if isinstance(node.error, ConfigError)), None)
                 raise wrong or self._trouble()
 
@@ -518,7 +534,9 @@ class Engine:
     def _objection(self, node: Node, link: Link) -> ConfigError | None:
         """Say what speaks against this one: what is counted as three nodes must be three, of one cluster."""
         if link.acceptors != self.acceptors:
-            return ConfigError(f"the URL names {self.acceptors} nodes, and the cluster of {node.place} has {link.acceptors}")
+            return ConfigError(
+                f"the URL names {self.acceptors} nodes, and the cluster of {node.place} has {link.acceptors}"
+            )
         for other in self.nodes:
             if other is not node and other.link is not None and other.link.acceptor == link.acceptor:
                 return ConfigError(f"{node.place} and {other.place} are both node {link.acceptor!r}")
@@ -546,11 +564,11 @@ class Engine:
         del self._by_descriptor[link.descriptor]
         link.close()
         node.error = node.error or StoreUnavailable("paxos", f"{node.place}: {error.strerror or error}")
-        now, wall_us = self._clock.now(), self._clock.wall_us()
+        now = self._clock.now()
         for serial, flight in list(self._flights.items()):
             if node in flight.waiting:
                 flight.waiting.discard(node)
-                self._enough(flight, now, wall_us)
+                self._enough(flight, now)
                 if not flight.waiting and all(task.done for _, task, _ in flight.entries):
                     self._flights.pop(serial, None)
         self._try(node)

@@ -16,7 +16,7 @@ from leasehold.core.ops import Event, Notice  # noqa: TC001 - here and below: th
 from leasehold.core.paxos import messages as m
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 MAGIC: Final = "leasehold"
 VERSION: Final = 1
@@ -32,7 +32,7 @@ MAX_ITEMS: Final = 1000
 _LENGTH: Final = struct.Struct(">I")
 
 
-class Frame(msgspec.Struct, array_like=True, frozen=True, gc=False):
+class Frame(msgspec.Struct, array_like=True, gc=False):
     """A message, as an array that begins with its tag."""
 
 
@@ -115,9 +115,7 @@ class SeenVerdict(Tagged[m.Seen], tag=9):
     """Seen."""
 
 
-ItemFrame: TypeAlias = (
-    AcceptItem | PrepareItem | ExtendItem | WithdrawItem | DropItem | EndItem | LookItem | ScanItem
-)
+ItemFrame: TypeAlias = AcceptItem | PrepareItem | ExtendItem | WithdrawItem | DropItem | EndItem | LookItem | ScanItem
 VerdictFrame: TypeAlias = (
     AckVerdict
     | PromisedVerdict
@@ -186,19 +184,19 @@ class Listen(Frame, tag=4):
 
 
 class AskSeed(Frame, tag=5):
-    """How high may the numbers have gone? From a node that lost its disk."""
+    """Ask how high the numbers may have gone: from a node that lost its disk."""
 
     serial: int
 
 
 class AskStatus(Frame, tag=6):
-    """How are you?"""
+    """Ask how it is."""
 
     serial: int
 
 
 class Ping(Frame, tag=7):
-    """Are you there?"""
+    """Ask whether it is there."""
 
     serial: int
 
@@ -292,9 +290,10 @@ FromNode: TypeAlias = Welcome | Accepted | Refusal | Answer | Silent | News | Se
 
 # --- bytes --------------------------------------------------------------------------------------------------------
 
+Payload: TypeAlias = bytes | bytearray | memoryview
 _encoder = msgspec.msgpack.Encoder()
-decode_client = msgspec.msgpack.Decoder(FromClient).decode
-decode_node = msgspec.msgpack.Decoder(FromNode).decode
+decode_client: Callable[[Payload], FromClient] = msgspec.msgpack.Decoder(FromClient).decode
+decode_node: Callable[[Payload], FromNode] = msgspec.msgpack.Decoder(FromNode).decode
 
 
 def encode(message: Frame) -> bytearray:
@@ -305,7 +304,7 @@ def encode(message: Frame) -> bytearray:
     return frame
 
 
-class TooLong(ValueError):
+class TooLongError(ValueError):
     """A frame says that it is longer than any that is taken."""
 
 
@@ -318,7 +317,7 @@ class Splitter:
         self.limit = limit
         self._buffer = bytearray()
 
-    def feed(self, data: bytes) -> Iterator[bytes | bytearray | memoryview]:
+    def feed(self, data: bytes) -> Iterator[Payload]:
         """Take bytes in, and return the payloads that are complete now."""
         if self._buffer:
             self._buffer += data
@@ -328,7 +327,7 @@ class Splitter:
         while size - at >= 4:
             (length,) = _LENGTH.unpack_from(data, at)
             if length > self.limit:
-                raise TooLong(f"a frame of {length} bytes, and {self.limit} are the most")
+                raise TooLongError(f"a frame of {length} bytes, and {self.limit} are the most")
             end = at + 4 + length
             if end > size:
                 break

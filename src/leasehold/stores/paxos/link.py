@@ -85,7 +85,7 @@ class Link:
             try:
                 for payload in self._splitter.feed(data):
                     yield frames.decode_node(payload)
-            except (msgspec.DecodeError, frames.TooLong) as error:
+            except (msgspec.DecodeError, frames.TooLongError) as error:
                 raise ConnectionAbortedError(f"the node can't be understood: {error}") from error
             if len(data) < CHUNK and not self._encrypted:
                 return
@@ -156,7 +156,7 @@ def _exchange(sock: socket.socket, place: Place, message: frames.Frame) -> frame
                         raise ConfigError(f"{place} refuses: {answer.why}")
                     raise ConnectionAbortedError(answer.why)
                 return answer
-    except (msgspec.DecodeError, frames.TooLong) as error:
+    except (msgspec.DecodeError, frames.TooLongError) as error:
         raise ConnectionAbortedError("that is no leasehold node") from error
 
 

@@ -20,6 +20,7 @@ from leasehold.core.paxos.proposer import Proposer
 from leasehold.errors import LeaseholdError
 from leasehold.stores.base import Capability, Guarantees
 from leasehold.stores.paxos.address import PaxosAddress
+from leasehold.stores.paxos.tasks import AcquireTask, LookTask, ReleaseTask, RenewTask, RevokeTask
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from leasehold.core.ops import Op, Outcome
     from leasehold.stores.base import StoreURL
     from leasehold.stores.paxos.subscription import PaxosSubscription
-    from leasehold.stores.paxos.tasks import LookTask, Task
+    from leasehold.stores.paxos.tasks import Task
 
 DRIFT: Final = 0.005
 PAGE: Final = 1000
@@ -67,15 +68,13 @@ class PaxosStore:
     )
 
     def __init__(self, url: StoreURL, clock: Clock) -> None:
-        from leasehold.stores.paxos import tasks  # noqa: PLC0415 - here and below: needs msgspec, and what is declared doesn't
-        from leasehold.stores.paxos.engine import Engine  # noqa: PLC0415
+        from leasehold.stores.paxos.engine import Engine  # noqa: PLC0415 - needs msgspec, and what is declared doesn't
 
         address = PaxosAddress(url)
         self.url = address.url
         self._address = address
         self._clock = clock
         self._space = f"{address.namespace}/"
-        self._tasks = tasks
         self._engine = Engine(address, clock)
         self._known: dict[tuple[str, str], Known] = {}
         self._sweep_at = 1000
@@ -102,7 +101,7 @@ class PaxosStore:
 
     def read(self, resources: Sequence[str], *, timeout: float) -> list[Record | None]:
         """Return who holds what."""
-        looks = [self._tasks.LookTask(Look(self._space + name), self._engine.acceptors) for name in resources]
+        looks = [LookTask(Look(self._space + name), self._engine.acceptors) for name in resources]
         self._look(looks, self._clock.now() + int(timeout * SECOND))
         found = [look.records() for look in looks]
         return [self._named(records[0]) if records else None for records in found]
@@ -113,7 +112,7 @@ class PaxosStore:
         found: list[Record] = []
         after: str | None = ""
         while after is not None:
-            look = self._tasks.LookTask(Scan(self._space + prefix, after, PAGE), self._engine.acceptors)
+            look = LookTask(Scan(self._space + prefix, after, PAGE), self._engine.acceptors)
             self._look([look], give_up)
             # Nodes cut their pages at different names: what lies beyond the first cut comes with the next page.
             cuts = [view.records[-1].resource for view in look.views() if view.more]
@@ -149,21 +148,23 @@ class PaxosStore:
         return record._replace(resource=record.resource[space:], parent=parent)
 
     def _task(self, op: Op, now: int) -> Task:
-        tasks, space = self._tasks, self._space
+        space = self._space
         if isinstance(op, Acquire):
             wanted = Acquire(space + op.resource, *op[1:])
             if op.parent is not None:
                 wanted = wanted._replace(parent=(space + op.parent[0], op.parent[1]))
-            return tasks.AcquireTask(self._proposer(op.resource, wanted, now))
+            return AcquireTask(self._proposer(op.resource, wanted, now))
         if isinstance(op, Renew):
-            proposer = self._proposer(op.resource, Acquire(space + op.resource, op.lease_id, "", op.ttl_ns), now, new=False)
+            proposer = self._proposer(
+                op.resource, Acquire(space + op.resource, op.lease_id, "", op.ttl_ns), now, new=False
+            )
             if not proposer.token:
                 proposer.resume(op.token, now + FAR_NS)
-            return tasks.RenewTask(proposer, op.ttl_ns)
+            return RenewTask(proposer, op.ttl_ns)
         if isinstance(op, Release):
             proposer = self._proposer(op.resource, Acquire(space + op.resource, op.lease_id, "", 0), now, new=False)
-            return tasks.ReleaseTask(proposer, Release(space + op.resource, *op[1:]))
-        return tasks.RevokeTask(Revoke(space + op.resource, *op[1:]), self._engine.acceptors)
+            return ReleaseTask(proposer, Release(space + op.resource, *op[1:]))
+        return RevokeTask(Revoke(space + op.resource, *op[1:]), self._engine.acceptors)
 
     def _proposer(self, resource: str, op: Acquire, now: int, *, new: bool = True) -> Proposer:
         """Return the proposer of a lease: the one there is, or a fresh one."""

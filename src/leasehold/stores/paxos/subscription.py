@@ -11,7 +11,6 @@ import threading
 from typing import TYPE_CHECKING, Final
 
 from leasehold.core.clock import SECOND
-from leasehold.core.ops import Notice
 from leasehold.core.paxos.ballots import majority
 from leasehold.core.paxos.merging import Pushes
 from leasehold.core.paxos.messages import Push
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from leasehold.core.clock import Clock
-    from leasehold.core.ops import Event
+    from leasehold.core.ops import Event, Notice
     from leasehold.stores.paxos.address import PaxosAddress, Place
     from leasehold.stores.paxos.link import Link
 
@@ -69,7 +68,9 @@ class PaxosSubscription:
         for source in self._sources:
             self._try(source)
         for _ in range(self._majority):
-            self._fresh.acquire(timeout=CONNECT_SECONDS)  # else they are found by and by; waiters come at the known times
+            self._fresh.acquire(
+                timeout=CONNECT_SECONDS
+            )  # else they are found by and by; waiters come at the known times
 
     @property
     def address(self) -> str:
@@ -123,10 +124,10 @@ class PaxosSubscription:
                 if isinstance(message, frames.News):
                     self._take(link, message)
                 elif isinstance(message, frames.Refusal):
-                    raise ConnectionAbortedError(message.why)  # noqa: TRY301 - as if it had hung up
+                    raise ConnectionAbortedError(message.why)
             quiet = now - source.heard_ns
             if quiet > 2 * QUIET_NS:
-                raise ConnectionAbortedError("no sign of life")  # noqa: TRY301
+                raise ConnectionAbortedError("no sign of life")
             if quiet > QUIET_NS and not source.asked:
                 source.asked = True
                 link.send(frames.encode(frames.Ping(0)))

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from leasehold.core.ops import Outcome, Release, Revoke
     from leasehold.core.paxos.messages import Item, Verdict
     from leasehold.core.paxos.proposer import Proposer, Step
+    from leasehold.stores.paxos.engine import Call
 
 SHORTEST_PAUSE_NS: Final = 2 * MILLISECOND
 LONGEST_PAUSE_NS: Final = 64 * MILLISECOND
@@ -51,6 +52,7 @@ class Task:
         self.due_ns = 0
         """When to look at it again though nothing came."""
         self.tries = 0
+        """How often nobody could win."""
 
     @property
     def resource(self) -> str:
@@ -74,7 +76,7 @@ class Task:
         raise NotImplementedError
 
     def finish(self, outcome: object) -> None:
-        """It is over."""
+        """End it."""
         self.outcome = outcome
         self.done = True
 
@@ -82,11 +84,13 @@ class Task:
 class LeaseTask(Task):
     """An operation on a lease, decided by its proposer."""
 
-    __slots__ = ("proposer",)
+    __slots__ = ("proposer", "sharing")
 
     def __init__(self, proposer: Proposer) -> None:
         super().__init__()
         self.proposer = proposer
+        self.sharing: list[tuple[Call, LeaseTask]] = []
+        """Who asked the same before, and gets the same answer."""
 
     @property
     def resource(self) -> str:
@@ -185,10 +189,11 @@ class ReleaseTask(LeaseTask):
 class CountingTask(Task):
     """A question whose answers are only counted."""
 
-    __slots__ = ("_item", "_majority", "acceptors", "said")
+    __slots__ = ("_asked", "_item", "_majority", "acceptors", "said")
 
     def __init__(self, item: Item, acceptors: int) -> None:
         super().__init__()
+        self._asked = 0
         self._item = item
         self._majority = majority(acceptors)
         self.acceptors = acceptors
@@ -197,12 +202,12 @@ class CountingTask(Task):
     def start(self, now: int, wall_us: int) -> list[Step]:  # noqa: ARG002
         """Ask."""
         self.said.clear()
-        self.tries += 1
-        return [Send(self.tries, self._item)]
+        self._asked += 1
+        return [Send(self._asked, self._item)]
 
     def on_verdict(self, who: str, number: int, verdict: Verdict, now: int, wall_us: int) -> list[Step]:  # noqa: ARG002
         """Count."""
-        if number == self.tries and not self.done and who not in self.said:
+        if number == self._asked and not self.done and who not in self.said:
             self.said[who] = verdict
             self.decide()
         return []
@@ -283,4 +288,3 @@ class LookTask(CountingTask):
     def records(self) -> list[Record]:
         """Return what a majority shows."""
         return agreed([view.records for view in self.views()], self.acceptors)
-
