@@ -126,11 +126,12 @@ class Kind(Enum):
 class Attempt:
     """One question to all acceptors, and what they said."""
 
-    __slots__ = ("answers", "kind", "number", "open", "sent_ns", "ttl_ns")
+    __slots__ = ("answers", "kind", "n", "number", "open", "sent_ns", "ttl_ns")
 
-    def __init__(self, kind: Kind, number: int, sent_ns: int, ttl_ns: int) -> None:
+    def __init__(self, kind: Kind, number: int, n: int, sent_ns: int, ttl_ns: int) -> None:
         self.kind = kind
         self.number = number
+        self.n = n
         self.sent_ns = sent_ns
         """Before its first message left. All deadlines count from here, whenever the answers come."""
         self.ttl_ns = ttl_ns
@@ -161,6 +162,8 @@ class Proposer:
         """The highest number that this owner has used."""
         self.token = 0
         """0: not held, or not any more."""
+        self.confirmed_n = 0
+        """The number under which a majority confirmed it last: only that one is handed to acceptors that lack it."""
         self.deadline_ns = 0
         self.ticket = 0
         """The place in the queue: the highest that a majority gave."""
@@ -200,7 +203,7 @@ class Proposer:
 
     def resume(self, token: int, deadline_ns: int) -> None:
         """Take over a lease whose id, token and deadline are known from elsewhere."""
-        self.token = self.n = token
+        self.token = self.n = self.confirmed_n = token
         self.deadline_ns = deadline_ns
         self.ballots.saw(token)
 
@@ -232,7 +235,7 @@ class Proposer:
 
     def _begin(self, kind: Kind, item: Item, now: int, ttl_ns: int = 0) -> Send:
         self._numbers += 1
-        self.attempt = Attempt(kind, self._numbers, now, ttl_ns)
+        self.attempt = Attempt(kind, self._numbers, self.n, now, ttl_ns)
         return Send(self._numbers, item)
 
     # --- acquiring ------------------------------------------------------------------------------------------------
@@ -263,7 +266,8 @@ class Proposer:
         if not self.in_time(deadline, now):
             return self._give_up(attempt, NoAnswer())
         attempt.open = False
-        self.token, self.deadline_ns = self.n, deadline
+        self.token = self.confirmed_n = self.n
+        self.deadline_ns = deadline
         return [Won(self.token, ttl_ns, deadline)]
 
     def deadline(self, attempt: Attempt, ttl_ns: int) -> int:
@@ -330,23 +334,25 @@ class Proposer:
             return [Ended(Loss.EXPIRED)]
         ttl_ns = _granted(attempt)
         self.deadline_ns = max(self.deadline_ns, self.deadline(attempt, ttl_ns))
+        self.confirmed_n = attempt.n
         self._numbers += 1
         self._healing = self._numbers
         mending = [step for who in attempt.answers for step in self._mend(attempt, who)]
         return [Kept(ttl_ns, self.deadline_ns), *mending]
 
     def _mend(self, attempt: Attempt, who: str) -> list[Step]:
-        """Hand the lease to an acceptor that lacks it, once a majority has confirmed it under this number.
-
-        Not before: an acceptor that another holder passed through, while this one's clock stood still, then demands a
-        higher number than any that this holder's majority knows of.
-        """
         answer = attempt.answers[who]
         lacking = isinstance(answer, Gone) and answer.reason in {Loss.EXPIRED, Loss.TAKEN}
-        if not self.token or attempt.kind is not Kind.EXTEND or not lacking:
-            return []
-        op = self.op._replace(queue=False, ttl_ns=attempt.ttl_ns)
-        return [Send(self._healing, Accept(op, self.n, token=self.token), to=who)]
+        return [self.mend(who, attempt.ttl_ns)] if lacking and self.token and attempt.kind is Kind.EXTEND else []
+
+    def mend(self, who: str, ttl_ns: int) -> Send:
+        """Hand the lease to an acceptor that lacks it, under the number that a majority has confirmed.
+
+        Under no other: an acceptor that another holder passed through, while this one's clock stood still, demands a
+        higher number than any that a majority confirmed to this one.
+        """
+        op = self.op._replace(queue=False, ttl_ns=ttl_ns)
+        return Send(self._healing, Accept(op, self.confirmed_n, token=self.token), to=who)
 
     def _on_loss(self, attempt: Attempt) -> list[Step]:
         """Say why it can't be renewed any more. Nothing is withdrawn: what is left of it protects the holder still."""

@@ -1,0 +1,361 @@
+"""A client: gets leases, renews them by the real schedule, writes under their tokens, and gives them back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leasehold.core.clock import MILLISECOND
+from leasehold.core.holder import Over, Unconfirmed
+from leasehold.core.ops import Acquire, Loss, Release, Summons
+from leasehold.core.paxos.ballots import Ballots
+from leasehold.core.paxos.merging import Pushes
+from leasehold.core.paxos.messages import Ack, Push, Reply, Request
+from leasehold.core.paxos.proposer import BackOff, Blocked, Ended, Freed, Kept, NoAnswer, Refusal, Send, Won
+from leasehold.core.schedule import Schedule, attempt_timeout, renew_at, retry_at
+from leasehold.core.timing import Timing, safe_span
+from leasehold.sim.plan import DRIFT
+from leasehold.sim.process import Process
+from leasehold.sim.tenancy import Tenancy
+
+if TYPE_CHECKING:
+    from leasehold.core.paxos.messages import Item
+    from leasehold.core.paxos.proposer import Step
+    from leasehold.sim.clock import SimClock
+    from leasehold.sim.world import World
+
+
+class Client(Process):
+    """One client's process. What it does is drawn from a seed of its own."""
+
+    def __init__(self, world: World, name: str, clock: SimClock, wall_us: int) -> None:
+        super().__init__(world, name, clock, wall_us)
+        self.timing = Timing.from_ttl(world.plan.ttl_ns, drift=DRIFT, margin_ns=0)
+        self.serial = 0
+        self.turns = 0
+        self.begin()
+
+    def begin(self) -> None:
+        """Start, knowing nothing."""
+        self.up = True
+        self.ballots = Ballots()
+        self.pushes = Pushes(len(self.world.plan.nodes))
+        self.tenancies: dict[str, Tenancy] = {}
+        self.asked: dict[int, tuple[list[tuple[Tenancy, int]], int]] = {}
+        """By serial: what each item of the request was for, and when it was sent."""
+        self.schedule: Schedule[str] = Schedule()
+        self.alarm_ns = 0
+        self.after(self.rng.randrange(1, self.timing.ttl_ns), self.next_turn)
+
+    # --- turns ----------------------------------------------------------------------------------------------------
+
+    def next_turn(self) -> None:
+        """Want something."""
+        wanted = [name for name in self.world.plan.resources if name not in self.tenancies]
+        if not wanted:
+            self.rest()
+            return
+        self.turns += 1
+        resource = wanted[self.turns % len(wanted)] if self.world.calm else self.rng.choice(wanted)
+        self.want(resource)
+        if len(wanted) > 1 and self.rng.random() < 0.5:
+            self.after(1, self.next_turn)
+
+    def want(self, resource: str, parent: Tenancy | None = None) -> Tenancy:
+        """Begin to get a lease."""
+        op = Acquire(
+            resource,
+            f"{self.name}.{self.life}.{resource}.{self.turns}",
+            self.name,
+            0 if parent else self.timing.ttl_ns,
+            queue=self.rng.random() < 0.5,
+            notify=self.name,
+            lock_delay_ns=self.world.plan.lock_delay_ns,
+            parent=(parent.resource, parent.proposer.token) if parent else None,
+        )
+        make = self.world.cast.proposer
+        proposer = make(op, acceptors=len(self.world.plan.nodes), drift=DRIFT, ballots=self.ballots)
+        tenancy = Tenancy(proposer, self.timing, self.now + 4 * self.timing.ttl_ns, parent)
+        self.tenancies[resource] = tenancy
+        self.do(tenancy, proposer.acquire(self.now, self.wall_us))
+        return tenancy
+
+    def rest(self) -> None:
+        """Want nothing for a while."""
+        most = self.timing.ttl_ns // (10 if self.world.calm else 2)
+        self.after(self.rng.randrange(1, most), self.next_turn)
+
+    def give_back(self, tenancy: Tenancy, reason: Loss = Loss.RELEASED) -> None:
+        """Stop acting and then, not before, release."""
+        if self.tenancies.get(tenancy.resource) is not tenancy:
+            return
+        self.let_go(tenancy, reason)
+        op = Release(tenancy.resource, tenancy.owner, abandon=tenancy.belief is None)
+        self.do(tenancy, tenancy.proposer.release(op, self.now))
+
+    def let_go(self, tenancy: Tenancy, reason: Loss) -> None:
+        """Stop acting on it."""
+        if tenancy.belief is not None:
+            tenancy.step(Over(reason), self.now)
+        self.schedule.remove(tenancy.resource)
+        del self.tenancies[tenancy.resource]
+        self.rest()
+
+    # --- what the proposer says -----------------------------------------------------------------------------------
+
+    def do(self, tenancy: Tenancy, steps: list[Step]) -> None:
+        """Carry out what a proposer decided."""
+        for step in steps:
+            if isinstance(step, Send):
+                self.send(tenancy, step)
+            elif isinstance(step, Won):
+                self.on_won(tenancy, step)
+            elif isinstance(step, Kept):
+                self.on_kept(tenancy, step.deadline_ns)
+            elif self.tenancies.get(tenancy.resource) is not tenancy or isinstance(step, Freed):
+                pass
+            elif isinstance(step, Blocked):
+                self.wait(tenancy, step.remaining_ns + step.position * 5 * MILLISECOND)
+            elif isinstance(step, BackOff):
+                pause = self.rng.randrange(1, 4 * self.world.plan.delay_ns + 10 * MILLISECOND)
+                self.after(pause, self.try_again, tenancy, True)
+            elif isinstance(step, NoAnswer):
+                self.on_no_answer(tenancy)
+            else:
+                assert isinstance(step, Ended | Refusal)
+                self.on_ended(tenancy)
+
+    def send(self, tenancy: Tenancy, step: Send) -> None:
+        """Send one item."""
+        targets = [step.to] if step.to else [name for name in self.world.plan.nodes if name not in step.but]
+        self.transmit((step.item,), [(tenancy, step.attempt)], targets)
+        if step.attempt and not step.to:
+            held = tenancy.belief is not None
+            patience = self.timing.round_trip_ns
+            if held:
+                assert tenancy.belief is not None
+                patience = attempt_timeout(patience, tenancy.belief.deadline_ns, self.now)
+            self.after(patience, self.on_timeout, tenancy, step.attempt)
+
+    def transmit(self, items: tuple[Item, ...], purposes: list[tuple[Tenancy, int]], targets: list[str]) -> None:
+        """Send one request to some nodes."""
+        self.serial += 1
+        self.asked[self.serial] = (purposes, self.now)
+        request = Request(self.serial, items)
+        for target in targets:
+            self.world.note(self.name, "sends", target, request)
+            self.world.network.send(self.name, target, request)
+
+    def receive(self, source: str, message: object) -> None:
+        """Hear an answer, or a call."""
+        self.world.note(self.name, "hears", source, message)
+        if isinstance(message, Push):
+            self.on_push(message)
+            return
+        assert isinstance(message, Reply)
+        purposes, sent_ns = self.asked.get(message.serial, ((), 0))
+        for (tenancy, attempt), verdict in zip(purposes, message.verdicts, strict=False):
+            if isinstance(verdict, Ack):
+                self.on_ack(tenancy, message, verdict, sent_ns)
+            proposer = tenancy.proposer
+            self.do(tenancy, proposer.on_verdict(message.acceptor, attempt, verdict, self.now, self.wall_us))
+
+    def on_ack(self, tenancy: Tenancy, reply: Reply, ack: Ack, sent_ns: int) -> None:
+        """Take note of who keeps what: of interest to sessions."""
+
+    def on_push(self, push: Push) -> None:
+        """Come when called."""
+        self.ballots.saw(push.floor)
+        for news in self.pushes.take(push):
+            tenancy = self.tenancies.get(news.resource)
+            called = getattr(news, "summons", None) is Summons.RESERVED
+            if tenancy is not None and called and tenancy.waiting and news.lease_id == tenancy.owner:  # type: ignore[union-attr]
+                self.try_again(tenancy, contended=False)
+
+    def on_timeout(self, tenancy: Tenancy, attempt: int) -> None:
+        """Wait no longer for answers."""
+        self.do(tenancy, tenancy.proposer.on_timeout(attempt))
+
+    # --- getting it -----------------------------------------------------------------------------------------------
+
+    def wait(self, tenancy: Tenancy, for_ns: int) -> None:
+        """Sleep until the time has come, or a call."""
+        self.serial += 1
+        tenancy.waiting = self.serial
+        self.after(min(max(for_ns, MILLISECOND), self.timing.ttl_ns), self.wait_over, tenancy, self.serial)
+
+    def wait_over(self, tenancy: Tenancy, which: int) -> None:
+        """Come by oneself."""
+        if tenancy.waiting == which:
+            self.try_again(tenancy, contended=False)
+
+    def try_again(self, tenancy: Tenancy, contended: bool) -> None:  # noqa: FBT001 - planned, hence without a name
+        """Ask again, or give up."""
+        if self.tenancies.get(tenancy.resource) is not tenancy or tenancy.belief is not None:
+            return
+        tenancy.waiting = 0
+        if self.now >= tenancy.give_up_ns:
+            self.give_back(tenancy)
+            return
+        proposer = tenancy.proposer
+        begin = proposer.again if contended else proposer.acquire
+        self.do(tenancy, begin(self.now, self.wall_us))
+
+    def on_won(self, tenancy: Tenancy, won: Won) -> None:
+        """Hold it."""
+        tenancy.won(won.deadline_ns)
+        self.world.checks.on_won(self, tenancy)
+        longest = self.timing.ttl_ns // 4 if self.world.calm else 3 * self.timing.ttl_ns
+        tenancy.release_ns = self.now + self.rng.randrange(1, longest)
+        self.after(tenancy.release_ns - self.now, self.give_back, tenancy)
+        self.after(won.deadline_ns - self.now, self.on_deadline, tenancy)
+        self.plan_renewal(tenancy)
+        self.write(tenancy)
+
+    def on_no_answer(self, tenancy: Tenancy) -> None:
+        """Try again: in time, if it is held."""
+        if tenancy.belief is None:
+            self.after(self.rng.randrange(1, self.timing.ttl_ns // 4), self.try_again, tenancy, False)
+            return
+        now = self.now
+        tenancy.step(Unconfirmed(), now)
+        tenancy.failures += 1
+        due = retry_at(self.timing, tenancy.belief.deadline_ns, now, tenancy.failures, self.rng.random())
+        self.set_alarm(tenancy.resource, due)
+
+    def on_ended(self, tenancy: Tenancy) -> None:
+        """It is not ours, and will not be."""
+        self.world.note(self.name, "lost", tenancy.resource, tenancy.owner)
+        self.let_go(tenancy, Loss.TAKEN)
+
+    # --- holding it -----------------------------------------------------------------------------------------------
+
+    def on_kept(self, tenancy: Tenancy, deadline_ns: int) -> None:
+        """Believe for longer."""
+        if self.tenancies.get(tenancy.resource) is not tenancy or tenancy.belief is None:
+            return
+        tenancy.confirmed(deadline_ns, self.now)
+        tenancy.failures = 0
+        self.world.checks.on_kept(self, tenancy)
+        self.after(deadline_ns - self.now, self.on_deadline, tenancy)
+        self.plan_renewal(tenancy)
+
+    def plan_renewal(self, tenancy: Tenancy) -> None:
+        """Renew in time."""
+        attempt = tenancy.proposer.attempt
+        sent = attempt.sent_ns if attempt is not None else self.now
+        self.set_alarm(tenancy.resource, renew_at(self.timing, sent, None, self.rng.random()))
+
+    def set_alarm(self, resource: str, due_ns: int) -> None:
+        """Make a renewal due."""
+        self.schedule.set(resource, due_ns)
+        self.after(max(0, due_ns - self.now), self.on_alarm)
+
+    def on_alarm(self) -> None:
+        """Renew all that is due, in one request."""
+        due = [self.tenancies[name] for name in self.schedule.pop_due(self.now) if name in self.tenancies]
+        items: list[Item] = []
+        purposes: list[tuple[Tenancy, int]] = []
+        for tenancy in due:
+            for step in self.renewal(tenancy):
+                assert isinstance(step, Send)
+                items.append(step.item)
+                purposes.append((tenancy, step.attempt))
+                assert tenancy.belief is not None
+                patience = attempt_timeout(self.timing.round_trip_ns, tenancy.belief.deadline_ns, self.now)
+                self.after(patience, self.on_timeout, tenancy, step.attempt)
+        if items:
+            self.transmit(tuple(items), purposes, list(self.world.plan.nodes))
+
+    def renewal(self, tenancy: Tenancy) -> list[Step]:
+        """Return how this one is renewed."""
+        return tenancy.proposer.renew(tenancy.proposer.op.ttl_ns, self.now)
+
+    def on_deadline(self, tenancy: Tenancy) -> None:
+        """Stop, unless it was renewed."""
+        if self.tenancies.get(tenancy.resource) is tenancy and not tenancy.is_valid(self.now):
+            self.world.note(self.name, "deadline", tenancy.resource, tenancy.owner)
+            self.give_back(tenancy, Loss.EXPIRED)
+
+    def write(self, tenancy: Tenancy) -> None:
+        """Look at the deadline, write, and go on: the write may arrive much later."""
+        if self.tenancies.get(tenancy.resource) is not tenancy or not tenancy.is_valid(self.now):
+            return
+        self.world.write(tenancy.resource, tenancy.proposer.token, tenancy.owner)
+        self.after(self.rng.randrange(1, self.timing.ttl_ns), self.write, tenancy)
+
+    def die(self) -> None:
+        """Die; nobody believes anything any more."""
+        super().die()
+        self.tenancies = {}
+
+
+class SessionClient(Client):
+    """Holds what it holds under a session of its own, whose renewal carries all of it along."""
+
+    def begin(self) -> None:
+        """Start, and get the session first."""
+        self.book = self.world.cast.session(len(self.world.plan.nodes))
+        self.session: Tenancy | None = None
+        super().begin()
+
+    def next_turn(self) -> None:
+        """Want the session, and then what stands under it."""
+        if self.session is None:
+            if f"s/{self.name}" not in self.tenancies:
+                self.turns += 1
+                self.want(f"s/{self.name}")
+            return
+        for resource in self.world.plan.resources:
+            if resource not in self.tenancies and self.rng.random() < 0.7:
+                self.turns += 1
+                self.want(resource, self.session)
+        self.rest()
+
+    def on_won(self, tenancy: Tenancy, won: Won) -> None:
+        """Note who took a child in; with the session, begin to want children."""
+        super().on_won(tenancy, won)
+        if tenancy.parent is None:
+            self.session = tenancy
+            self.book = self.world.cast.session(len(self.world.plan.nodes))
+            self.next_turn()
+        else:
+            self.schedule.remove(tenancy.resource)  # the session's renewal is its renewal
+
+    def let_go(self, tenancy: Tenancy, reason: Loss) -> None:
+        """Stop acting: with the session, on all that stands under it."""
+        if tenancy is self.session:
+            self.session = None
+            for child in [one for one in self.tenancies.values() if one.parent is tenancy]:
+                self.give_back(child, reason)
+        self.book.forget((tenancy.resource, tenancy.proposer.token))
+        super().let_go(tenancy, reason)
+
+    def renewal(self, tenancy: Tenancy) -> list[Step]:
+        """Ask what stands under the session, too."""
+        return tenancy.proposer.renew(tenancy.proposer.op.ttl_ns, self.now, children=tenancy is self.session)
+
+    def on_ack(self, tenancy: Tenancy, reply: Reply, ack: Ack, sent_ns: int) -> None:
+        """Count what one acceptor keeps for a child."""
+        until = sent_ns + safe_span(ack.ttl_ns, DRIFT)
+        if self.tenancies.get(tenancy.resource) is not tenancy:
+            return
+        if tenancy.parent is not None:
+            if tenancy.belief is not None or tenancy.proposer.attempt is not None:
+                self.book.acked((tenancy.resource, tenancy.proposer.n), reply.acceptor, reply.incarnation, until)
+        elif tenancy is self.session:
+            for resource, _ in self.book.renewed(reply.acceptor, reply.incarnation, ack.children, until, self.now):
+                child = self.tenancies.get(resource)
+                if child is not None and child.belief is not None and child.is_valid(self.now):
+                    self.do(child, [child.proposer.mend(reply.acceptor, 0)])
+            for child in [one for one in self.tenancies.values() if one.parent is tenancy and one.belief is not None]:
+                self.carry_along(child)
+
+    def carry_along(self, child: Tenancy) -> None:
+        """Believe in a child for as long as a majority keeps it."""
+        assert child.belief is not None
+        deadline = self.book.deadline((child.resource, child.proposer.token))
+        if deadline > child.belief.deadline_ns:
+            child.confirmed(deadline, self.now)
+            child.proposer.deadline_ns = deadline
+            self.world.checks.on_carried(self, child)
+            self.after(deadline - self.now, self.on_deadline, child)

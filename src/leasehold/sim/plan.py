@@ -1,0 +1,129 @@
+"""What happens in one world: its size, its network, its clocks, and the faults, all drawn from one seed beforehand.
+
+A plan is data, so a failing one can be made shorter, one fault after the other, and be run again.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from random import Random
+from typing import NamedTuple
+
+from leasehold.core.clock import MILLISECOND, SECOND
+
+DRIFT = 0.005
+
+
+class FaultKind(StrEnum):
+    """What can go wrong."""
+
+    CRASH = "crash"
+    """A node dies, with what its disk had not synced, and comes back."""
+    SHUTDOWN = "shutdown"
+    """A node is restarted cleanly."""
+    LOST_DISK = "lost disk"
+    """A node dies and is replaced by one with its name and an empty disk."""
+    LOWERED = "lowered maximum"
+    """A node dies and comes back with a setting that allows only shorter leases."""
+    STOP = "stop"
+    """A process stands still, and then goes on as if nothing had been."""
+    DEATH = "death"
+    """A client dies, and a new one begins."""
+    PARTITION = "partition"
+    """Some hear nothing of the others."""
+    JUMP = "clock jump"
+    """A clock leaves the bound that is assumed of it."""
+
+
+class Fault(NamedTuple):
+    """One thing that goes wrong."""
+
+    at_ns: int
+    kind: FaultKind
+    who: tuple[str, ...]
+    for_ns: int
+    """How long it lasts; for a jump, how far."""
+
+
+class Plan(NamedTuple):
+    """One world."""
+
+    seed: int
+    nodes: tuple[str, ...]
+    clients: tuple[str, ...]
+    resources: tuple[str, ...]
+    ttl_ns: int
+    lock_delay_ns: int
+    active_ns: int
+    """For how long there are faults. Then the world is calm, and what is free must be had soon."""
+    delay_ns: int
+    loss: float
+    copies: float
+    straying: float
+    """Messages that arrive after a long time, when nobody expects them any more."""
+    sessions: bool
+    clock_failures: bool
+    rates: tuple[tuple[str, float], ...]
+    faults: tuple[Fault, ...]
+
+    @property
+    def calm_ns(self) -> int:
+        """How long the calm lasts: long enough for any silence, any lease, and some retries."""
+        return 4 * (self.ttl_ns + self.lock_delay_ns) + 3 * SECOND
+
+
+def draw(seed: int) -> Plan:
+    """Draw a world."""
+    rng = Random(f"leasehold/{seed}")  # noqa: S311 - here and in all of the simulator: chance that repeats
+    nodes = tuple("abcde"[: 5 if rng.random() < 0.2 else 3])
+    clients = tuple(f"c{number}" for number in range(rng.choice((2, 3, 3, 4))))
+    resources = ("x", "y")[: rng.choice((1, 1, 2))]
+    ttl = rng.choice((600, 1000, 1500)) * MILLISECOND
+    clock_failures = rng.random() < 0.15
+    active = rng.randrange(5, 11) * ttl
+    everybody = (*nodes, *clients)
+    faults = sorted(
+        _fault(rng, nodes, clients, ttl, active, clock_failures=clock_failures) for _ in range(rng.randrange(2, 9))
+    )
+    return Plan(
+        seed=seed,
+        nodes=nodes,
+        clients=clients,
+        resources=resources,
+        ttl_ns=ttl,
+        lock_delay_ns=rng.choice((0, 0, ttl // 2)),
+        active_ns=active,
+        delay_ns=rng.choice((1, 5, 30)) * MILLISECOND,
+        loss=rng.choice((0.0, 0.02, 0.1)),
+        copies=rng.choice((0.0, 0.05)),
+        straying=rng.choice((0.0, 0.02, 0.05)),
+        sessions=rng.random() < 0.25,
+        clock_failures=clock_failures,
+        rates=tuple((who, 1 + DRIFT * rng.choice((-1, -1, 1, 1, 0, rng.uniform(-1, 1)))) for who in everybody),
+        faults=_at_most_one_lost_disk(faults),
+    )
+
+
+def _fault(
+    rng: Random, nodes: tuple[str, ...], clients: tuple[str, ...], ttl: int, active: int, *, clock_failures: bool
+) -> Fault:
+    kinds = [kind for kind in FaultKind if clock_failures or kind is not FaultKind.JUMP]
+    kind = rng.choice([*kinds, FaultKind.CRASH, FaultKind.STOP, FaultKind.PARTITION])
+    at = rng.randrange(active)
+    lasts = int(ttl * rng.choice((0.01, 0.1, 0.5, 1, 2)) * rng.uniform(0.5, 1.5))
+    if kind in {FaultKind.CRASH, FaultKind.SHUTDOWN, FaultKind.LOST_DISK, FaultKind.LOWERED}:
+        return Fault(at, kind, (rng.choice(nodes),), lasts)
+    if kind is FaultKind.PARTITION:
+        everybody = [*nodes, *clients]
+        return Fault(at, kind, tuple(rng.sample(everybody, rng.randrange(1, len(everybody) - 1))), lasts)
+    if kind is FaultKind.DEATH:
+        return Fault(at, kind, (rng.choice(clients),), lasts)
+    if kind is FaultKind.STOP:
+        return Fault(at, kind, (rng.choice([*nodes, *clients, *clients]),), lasts)
+    return Fault(at, kind, (rng.choice([*nodes, *clients]),), lasts * rng.choice((-1, 1)))
+
+
+def _at_most_one_lost_disk(faults: list[Fault]) -> tuple[Fault, ...]:
+    """Leave one: the loss of a majority's disks is beyond what is promised."""
+    lost = [fault for fault in faults if fault.kind is FaultKind.LOST_DISK]
+    return tuple(fault for fault in faults if fault.kind is not FaultKind.LOST_DISK or fault is lost[0])

@@ -1,0 +1,52 @@
+"""What happened in many worlds, counted."""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts; two of them can be added."""
+
+    worlds: int = 0
+    acquisitions: int = 0
+    renewals: int = 0
+    carried: int = 0
+    writes: int = 0
+    fenced: int = 0
+    crashes: int = 0
+    shutdowns: int = 0
+    lost_disks: int = 0
+    deaths: int = 0
+    stops: int = 0
+    partitions: int = 0
+    drifted: int = 0
+    jumps: int = 0
+    messages: int = 0
+    lost: int = 0
+
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(*(mine + theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True)))
+
+    def lines(self) -> list[str]:
+        """Return it for people to read."""
+        told = (
+            ("worlds", self.worlds),
+            ("leases acquired", self.acquisitions),
+            ("renewals", self.renewals),
+            ("renewals by a session", self.carried),
+            ("writes admitted", self.writes),
+            ("stale writes refused", self.fenced),
+            ("node crashes", self.crashes),
+            ("  with a lost disk", self.lost_disks),
+            ("clean restarts", self.shutdowns),
+            ("client deaths", self.deaths),
+            ("processes stopped", self.stops),
+            ("partitions", self.partitions),
+            ("drifted clocks", self.drifted),
+            ("clock jumps", self.jumps),
+            ("messages", self.messages),
+            ("messages lost", self.lost),
+        )
+        return [f"{name:22} {number:>14,}" for name, number in told]
