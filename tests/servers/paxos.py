@@ -12,6 +12,7 @@ import urllib.error
 import urllib.request
 from typing import TYPE_CHECKING
 
+from leasehold.node.process import init
 from leasehold.testing.conformance.base import until
 from tests.servers import free_port
 
@@ -57,10 +58,6 @@ class PaxosNode:
             *self.inside, sys.executable, "-m", "leasehold", "node", "--id", self.name, "--data", self.data,
             "--listen", self.place, "--http", f"{self.host}:{self.http_port}", "--peers", others, *self.settings,
         ]  # fmt: skip
-
-    def init(self, peers: Sequence[PaxosNode]) -> None:
-        """Prepare its folder for a new cluster."""
-        subprocess.run([*self.command(peers), "--init"], check=True, timeout=60)
 
     def launch(self, peers: Sequence[PaxosNode]) -> None:
         """Start it, and don't wait until it answers."""
@@ -135,8 +132,9 @@ class PaxosCluster:
         return f"paxos://{','.join(node.place for node in self.nodes)}"
 
     def init(self) -> None:
+        """Prepare their folders for a new cluster."""
         for node in self.nodes:
-            node.init(self.nodes)
+            init(node.data, node.name)
 
     def start(self, *nodes: PaxosNode, wait: bool = True) -> None:
         """Start these, or all of them, at first or again."""

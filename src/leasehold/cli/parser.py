@@ -72,6 +72,7 @@ def make_parser() -> Parser:
     migrate.add_argument("--print", action="store_true", help="print the SQL that makes it, and do nothing")
     _add_json(_add(nouns, "stores", "show what each store guarantees", url=False))
     _add_node(nouns)
+    _add_cluster(nouns)
     completion = _add(nouns, "completion", "print a completion script for a shell", url=False)
     completion.add_argument("shell", choices=SHELLS)
     _add(nouns, "demo", "watch three workers contend for one job (about 20 s)", url=False)
@@ -167,3 +168,13 @@ def _add_node(nouns: argparse._SubParsersAction[Parser]) -> None:
         "--max-ttl", type=duration, default=60.0, metavar="TIME", help="the longest lease (60s; at least 1s)"
     )
     node.add_argument("--log", choices=("json", "text"), default="json", help="how to log, on stderr (json)")
+
+
+def _add_cluster(nouns: argparse._SubParsersAction[Parser]) -> None:
+    text = "start a cluster on this host, for trying it out; or show how the nodes of a paxos:// URL are"
+    cluster = _add(nouns, "cluster", text)
+    cluster.add_argument("what", choices=("start", "status"))
+    cluster.add_argument("--nodes", type=int, choices=(1, 3, 5), default=3, help="how many to start (3)")
+    cluster.add_argument("--port", type=int, default=7420, metavar="PORT", help="of the first one to start (7420)")
+    cluster.add_argument("--data", metavar="DIR", type=words, help="where to keep their data (a folder of its own)")
+    _add_json(cluster)

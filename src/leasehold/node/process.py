@@ -95,7 +95,7 @@ class _Process:
             if not service.acceptor.seeded:
                 tasks.append(loop.create_task(seed(service)))
             log(
-                "listening", node=settings.id, at=settings.listen, state=service.state, acceptors=settings.acceptors,
+                "listening", node=settings.id, listen=str(settings.listen), state=service.state, acceptors=settings.acceptors,
                 silence_s=round(service.silence_left(service.clock.now()) / 1e9, 3), pid=os.getpid(),
             )  # fmt: skip
             await self._stop.wait()

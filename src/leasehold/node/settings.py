@@ -42,7 +42,7 @@ class Settings(NamedTuple):
     @property
     def config(self) -> Config:
         """What the acceptor is told."""
-        return Config(self.id, max_ttl_ns=self.max_ttl_ns)
+        return Config(self.id, max_ttl_ns=self.max_ttl_ns, max_lock_delay_ns=self.max_ttl_ns)
 
     def check(self) -> Settings:
         """Refuse what can't work."""

@@ -16,7 +16,17 @@ if TYPE_CHECKING:
 class Tenancy:
     """From the first request for a resource to its end."""
 
-    __slots__ = ("belief", "failures", "give_up_ns", "parent", "proposer", "release_ns", "resource", "timing", "waiting")
+    __slots__ = (
+        "belief",
+        "failures",
+        "give_up_ns",
+        "parent",
+        "proposer",
+        "release_ns",
+        "resource",
+        "timing",
+        "waiting",
+    )
 
     def __init__(self, proposer: Proposer, timing: Timing, give_up_ns: int, parent: Tenancy | None = None) -> None:
         self.proposer = proposer
@@ -56,5 +66,3 @@ class Tenancy:
         """Whether its owner would act on it now."""
         belief = self.belief
         return belief is not None and belief.state is not State.LOST and now < belief.deadline_ns
-
-
