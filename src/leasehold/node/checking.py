@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from leasehold.core.lease import MAX_RESOURCE_BYTES
+from leasehold.core.lease import MAX_RESOURCE_BYTES, TOKEN_LIMIT
 from leasehold.core.paxos.messages import Accept, Drop, End, Extend, Scan
+from leasehold.core.timing import MAX_TTL_NS
 
 if TYPE_CHECKING:
     from leasehold.core.ops import Acquire
@@ -17,6 +18,7 @@ LONGEST_NAME: Final = MAX_RESOURCE_BYTES + 65
 """Characters of a resource with its namespace."""
 LONGEST_METADATA: Final = 64 * 1024
 LONGEST_ID: Final = 256
+"""Characters of a lease id, or of the address of somebody who listens."""
 LONGEST_HOLDER: Final = 4096
 LARGEST_PAGE: Final = 1000
 _metadata = msgspec.json.Decoder(dict[str, str])
@@ -26,10 +28,9 @@ def problem(item: Item) -> str:
     """Say what is wrong with an item; empty: nothing."""
     if isinstance(item, Accept):
         op = item.op
-        name = op.resource
-        if 0 < len(name) <= LONGEST_NAME and op.ttl_ns >= 0 and len(op.lease_id) <= LONGEST_ID and not any(op[7:]):
-            return _too_long(op.holder, op.notify)  # most are like that
-        return _bad_name(name, op.lease_id) or _too_long(op.holder, op.notify) or _details(op)
+        if not 0 <= item.token <= item.n or not 0 <= item.ticket < TOKEN_LIMIT:
+            return "a number is out of bounds"
+        return _bad_name(op.resource, op.lease_id) or _too_long(op.holder, op.notify) or _details(op)
     if isinstance(item, Scan):
         return "" if 0 < item.limit <= LARGEST_PAGE else f"a page has 1 to {LARGEST_PAGE} records"
     if isinstance(item, Extend):
@@ -56,6 +57,8 @@ def _negative(*times: int) -> str:
 
 
 def _details(op: Acquire) -> str:
+    if not any(op[7:]):
+        return _negative(op.ttl_ns)  # most are like that
     if op.metadata:
         if len(op.metadata) > LONGEST_METADATA:
             return "the metadata is too long"
@@ -65,4 +68,5 @@ def _details(op: Acquire) -> str:
             return "the metadata is no mapping of text to text"
     if op.parent is not None and (why := _bad_name(op.parent[0], "")):
         return why
-    return _negative(op.ttl_ns, op.soft_ns, op.grace_ns, op.lock_delay_ns, op.hold_at_least_ns)
+    times = (op.ttl_ns, op.soft_ns, op.grace_ns, op.lock_delay_ns, op.hold_at_least_ns)
+    return _negative(*times) or ("a time is longer than a day" if max(times) > MAX_TTL_NS else "")

@@ -10,8 +10,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Final, cast
 
-import msgspec
-
+from leasehold.node.checking import LONGEST_ID
 from leasehold.node.log import log
 from leasehold.stores.paxos import frames, handshake
 from leasehold.stores.paxos.frames import TooLongError, encode
@@ -24,6 +23,9 @@ SHARE: Final = 1000
 """Items after which it is somebody else's turn."""
 FRAME_COSTS: Final = 8
 """A frame counts for as many items, besides its own."""
+MOST_OWED: Final = 1000
+"""Answers that may wait for the disk; then nothing more is read from the client."""
+MOST_ADDRESSES: Final = 100
 MOST_UNREAD: Final = 4 * 1024 * 1024
 """Bytes that a client may leave unread of what is pushed to it."""
 
@@ -47,7 +49,9 @@ class Connection(asyncio.Protocol):
         self._closed = False
         self._working = False
         self._out: list[bytes | bytearray] = []
+        self._owed = 0
         self.addresses: set[str] = set()
+        """Under which it is called."""
         self.peer = ""
 
     # --- what the event loop calls --------------------------------------------------------------------------------
@@ -102,6 +106,19 @@ class Connection(asyncio.Protocol):
         else:
             self._transport.write(frame)
 
+    def owe(self) -> None:
+        """Take note of an answer that waits for the disk."""
+        self._owed += 1
+        if self._owed == MOST_OWED:
+            self._adjust()
+
+    def pay(self, frame: bytes | bytearray) -> None:
+        """Send an answer that waited."""
+        self._owed -= 1
+        self.send(frame)
+        if self._owed == MOST_OWED - 1 and not self._closed:
+            self._adjust()
+
     def push(self, frame: bytes | bytearray) -> None:
         """Send what wasn't asked for, unless too much of it is unread already."""
         if self._transport.get_write_buffer_size() > MOST_UNREAD:
@@ -137,8 +154,11 @@ class Connection(asyncio.Protocol):
         try:
             while self._backlog and done < SHARE and not self._closed:
                 done += FRAME_COSTS + self._take(self._backlog.popleft())
-        except msgspec.DecodeError as error:
+        except frames.NOT_UNDERSTOOD as error:
             self.refuse(f"a frame can't be understood: {error}")
+        except Exception as error:  # noqa: BLE001 - a fault of ours costs this connection, and not the node
+            log("internal error", level="error", error=repr(error))
+            self.refuse("internal error")
         finally:
             self._working = False
             if self._out:
@@ -158,7 +178,7 @@ class Connection(asyncio.Protocol):
         """Read from the client, or let it wait."""
         if self._closed or self._transport.is_closing():
             return
-        if self._resting or self._clogged:
+        if self._resting or self._clogged or self._owed >= MOST_OWED:
             self._transport.pause_reading()
         else:
             self._transport.resume_reading()
@@ -177,7 +197,10 @@ class Connection(asyncio.Protocol):
             service.ask(message, self)
             return len(message.items)
         if isinstance(message, frames.Listen):
-            service.listen(self, message)
+            if len(message.address) > LONGEST_ID or len(self.addresses) >= MOST_ADDRESSES:
+                self.refuse("too many addresses, or too long a one")
+            else:
+                service.listen(self, message)
         elif isinstance(message, frames.AskSeed):
             self.send(encode(service.seed(message.serial)))
         elif isinstance(message, frames.AskStatus):

@@ -100,8 +100,10 @@ class Service:
             return
         push = answer.push
 
+        connection.owe()
+
         def tell() -> None:
-            connection.send(frame)
+            connection.pay(frame)
             if push is not None:
                 self._spread(push)
 

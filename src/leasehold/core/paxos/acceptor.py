@@ -244,6 +244,9 @@ class Acceptor:
     def withdraw(self, item: Withdraw, now: int) -> Verdict:
         """Undo an attempt that came to nothing."""
         slot = self.load(item.resource)
+        why = self.refusal(slot, item.n)
+        if why:
+            return Refused(why)
         had = slot.lease_id == item.lease_id and slot.n <= item.n and self.is_live(slot, now)
         self.close(slot, item.n, item.lease_id)
         if had:
@@ -254,6 +257,9 @@ class Acceptor:
         """End a lease that its owner is done with, or take the owner out of the queue."""
         op = item.op
         slot = self.load(op.resource)
+        why = self.refusal(slot, item.n)
+        if why:
+            return Refused(why)
         own = slot.n if slot.lease_id == op.lease_id else 0
         n = item.n or max(own, slot.promised_n if slot.promised_by == op.lease_id else 0)
         expiry = self.expiry(slot)

@@ -304,6 +304,10 @@ def encode(message: Frame) -> bytearray:
     return frame
 
 
+NOT_UNDERSTOOD: Final = (msgspec.DecodeError, UnicodeDecodeError)
+"""What decoding raises."""
+
+
 class TooLongError(ValueError):
     """A frame says that it is longer than any that is taken."""
 

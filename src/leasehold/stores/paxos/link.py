@@ -10,8 +10,6 @@ import ssl
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
 from leasehold.errors import ConfigError, StoreUnavailable
 from leasehold.stores.paxos import frames, handshake
 
@@ -85,7 +83,7 @@ class Link:
             try:
                 for payload in self._splitter.feed(data):
                     yield frames.decode_node(payload)
-            except (msgspec.DecodeError, frames.TooLongError) as error:
+            except (*frames.NOT_UNDERSTOOD, frames.TooLongError) as error:
                 raise ConnectionAbortedError(f"the node can't be understood: {error}") from error
             if len(data) < CHUNK and not self._encrypted:
                 return
@@ -156,7 +154,7 @@ def _exchange(sock: socket.socket, place: Place, message: frames.Frame) -> frame
                         raise ConfigError(f"{place} refuses: {answer.why}")
                     raise ConnectionAbortedError(answer.why)
                 return answer
-    except (msgspec.DecodeError, frames.TooLongError) as error:
+    except (*frames.NOT_UNDERSTOOD, frames.TooLongError) as error:
         raise ConnectionAbortedError("that is no leasehold node") from error
 
 
