@@ -315,26 +315,32 @@ class TooLongError(ValueError):
 class Splitter:
     """Cuts a stream of bytes into frames. Holds no more than one frame that isn't complete."""
 
-    __slots__ = ("_buffer", "limit")
+    __slots__ = ("_buffer", "_wanted", "limit")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self._buffer = bytearray()
+        self._wanted = 4
+        """With how many bytes there is more to say."""
 
     def feed(self, data: bytes) -> Iterator[Payload]:
         """Take bytes in, and return the payloads that are complete now."""
         if self._buffer:
             self._buffer += data
+            if len(self._buffer) < self._wanted:
+                return
             data = bytes(self._buffer)
-            self._buffer.clear()
-        at, size = 0, len(data)
+            self._buffer = bytearray()
+        at, size, view = 0, len(data), memoryview(data)
+        self._wanted = 4
         while size - at >= 4:
             (length,) = _LENGTH.unpack_from(data, at)
             if length > self.limit:
                 raise TooLongError(f"a frame of {length} bytes, and {self.limit} are the most")
             end = at + 4 + length
             if end > size:
+                self._wanted = 4 + length
                 break
-            yield memoryview(data)[at + 4 : end]
+            yield view[at + 4 : end]
             at = end
-        self._buffer += memoryview(data)[at:]
+        self._buffer += view[at:]
