@@ -43,6 +43,10 @@ FIRST_PAUSE: Final = 0.02
 LONGEST_PAUSE: Final = 1.0
 DEAD_NS: Final = 5 * SECOND
 """A node that has left requests unanswered for so long is connected to anew."""
+CROWD: Final = 4
+"""With so many that wait, a thread of its own reads for them."""
+IDLE: Final = 0.05
+"""Seconds after which that one looks whether there is still a crowd."""
 MOST_FLIGHTS: Final = 4096
 """Frames that are remembered for the sake of nodes that haven't answered them yet."""
 MOST_BYTES: Final = 2_000_000
@@ -150,6 +154,8 @@ class Engine:
         self._serial = 0
         self._reader: Call | None = None
         self._followers: dict[Call, None] = {}
+        self._crowd = Call(())
+        self._crowd_bell: threading.Semaphore | None = None
         self._poll = select.poll()
         self._by_descriptor: dict[int, Node] = {}
         for name in ("_heard", "_button"):
@@ -176,6 +182,9 @@ class Engine:
             if not call.settled():
                 with self.lock:
                     self._give_up(call)
+                    self._followers.pop(call, None)
+                    if self._reader is None:
+                        self._pass_on()  # it may have been its turn to read
 
     @property
     def _ready(self) -> bool:
@@ -301,7 +310,8 @@ class Engine:
                 try:
                     self._read_until(call, until)
                 finally:
-                    self._pass_on()
+                    with self.lock:
+                        self._pass_on()
             else:
                 left = (until - self._clock.now()) / SECOND
                 if left > 0:
@@ -312,13 +322,33 @@ class Engine:
                             call.rung = False
 
     def _pass_on(self) -> None:
-        """Let another one read that waits."""
-        with self.lock:
-            self._reader = None
-            for other in self._followers:
-                if not other.settled():
-                    other.ring()
-                    return
+        """Let another one read that waits; where many do, a thread that does nothing else. Called under the lock."""
+        self._reader = None
+        if len(self._followers) >= CROWD:
+            self._reader = self._crowd
+            if self._crowd_bell is None:
+                self._crowd_bell = threading.Semaphore(0)
+                args = (self.lock, self._crowd_bell)
+                threading.Thread(
+                    target=self._read_for_all, args=args, name="leasehold-paxos-reader", daemon=True
+                ).start()
+            self._crowd_bell.release()
+            return
+        for other in self._followers:
+            if not other.settled():
+                other.ring()
+                return
+
+    def _read_for_all(self, lock: threading.Lock, bell: threading.Semaphore) -> None:
+        """Read while there is a crowd: to wake one of them up for that, again and again, takes longer than to read."""
+        while True:
+            bell.acquire()
+            if self._closed:
+                return
+            while self._followers and not self._closed:
+                self._read(IDLE)
+            with lock:
+                self._pass_on()
 
     def _look_at_watch(self, call: Call, now: int) -> int:
         """Do what is due; return when the next thing is."""
@@ -352,18 +382,22 @@ class Engine:
             left = until - self._clock.now()
             if left <= 0:
                 return
-            ready = self._poll.poll(left / MILLISECOND)
-            with self.lock:
-                for descriptor, event in ready:
-                    if descriptor == self._heard:
-                        with contextlib.suppress(BlockingIOError):
-                            os.read(self._heard, 1024)
-                        continue
-                    node = self._by_descriptor.get(descriptor)
-                    if node is not None:
-                        self._hear(node, event)
-                if self._outbox:
-                    self._flush(self._clock.now())
+            self._read(left / SECOND)
+
+    def _read(self, seconds: float) -> None:
+        """Take in what is there, or comes within that time."""
+        ready = self._poll.poll(seconds * 1000)
+        with self.lock:
+            for descriptor, event in ready:
+                if descriptor == self._heard:
+                    with contextlib.suppress(BlockingIOError):
+                        os.read(self._heard, 1024)
+                    continue
+                node = self._by_descriptor.get(descriptor)
+                if node is not None:
+                    self._hear(node, event)
+            if self._outbox:
+                self._flush(self._clock.now())
 
     # --- what nodes say -------------------------------------------------------------------------------------------
 
@@ -600,6 +634,8 @@ class Engine:
             self._by_descriptor.clear()
             self._reached.notify_all()
             self._press()
+            if self._crowd_bell is not None:
+                self._crowd_bell.release()
 
 
 def _portions(outbox: list[tuple[Call, Task, Send]]) -> Iterable[list[tuple[Call, Task, Send]]]:
