@@ -13,12 +13,13 @@ import random
 import select
 import threading
 from collections import OrderedDict, deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from leasehold.core.clock import MILLISECOND, SECOND
 from leasehold.core.ops import Unknown
 from leasehold.core.paxos.ballots import Ballots, majority
-from leasehold.core.paxos.proposer import BackOff, NoAnswer, Send
+from leasehold.core.paxos.messages import Ack, Dropped, Nothing, Promised
+from leasehold.core.paxos.proposer import BackOff, Send
 from leasehold.errors import ConfigError, LeaseholdError, StoreUnavailable
 from leasehold.stores.paxos import frames
 from leasehold.stores.paxos.frames import ITEMS, encode
@@ -43,26 +44,32 @@ FIRST_PAUSE: Final = 0.02
 LONGEST_PAUSE: Final = 1.0
 DEAD_NS: Final = 5 * SECOND
 """A node that has left requests unanswered for so long is connected to anew."""
+LANES: Final = 2
+"""So many frames are under way at once. Whoever comes meanwhile joins the next one."""
+LANE_NS: Final = 10 * MILLISECOND
+"""A frame that has been under way for longer holds nobody up."""
 CROWD: Final = 4
 """With so many that wait, a thread of its own reads for them."""
 IDLE: Final = 0.05
 """Seconds after which that one looks whether there is still a crowd."""
 MOST_FLIGHTS: Final = 4096
 """Frames that are remembered for the sake of nodes that haven't answered them yet."""
-MOST_BYTES: Final = 2_000_000
-"""About the size of a frame."""
+NO_NEWS: Final = frozenset({Ack, Promised, Dropped, Nothing})
+"""Verdicts that mean nothing any more to whoever has its answer."""
 
 
 class Call:
     """Some tasks that a thread waits for."""
 
-    __slots__ = ("_left", "_queues", "bell", "rung", "tasks")
+    __slots__ = ("_left", "_queues", "admitted", "bell", "rung", "tasks")
 
     def __init__(self, tasks: Sequence[Task]) -> None:
         self.tasks = tasks
         self._left = len(tasks)
-        self._queues: dict[str, deque[Task]] = {}
+        self._queues: dict[str, deque[Task] | None] = {}
         """What has to wait until an earlier task of the same call and resource is done."""
+        self.admitted = False
+        """Whether it has begun."""
         self.bell = threading.Lock()
         self.bell.acquire()
         self.rung = False
@@ -78,13 +85,14 @@ class Call:
         ready: list[Task] = []
         for task in self.tasks:
             name = task.resource
-            if not name:
+            if name not in self._queues or not name:
+                self._queues[name] = None
                 ready.append(task)
-            elif name in self._queues:
-                self._queues[name].append(task)
             else:
-                self._queues[name] = deque()
-                ready.append(task)
+                queue = self._queues[name]
+                if queue is None:
+                    queue = self._queues[name] = deque()
+                queue.append(task)
         return ready
 
     def over(self, task: Task) -> Task | None:
@@ -103,13 +111,18 @@ class Call:
 class Flight:
     """A frame that is under way, and who has yet to answer it."""
 
-    __slots__ = ("calls", "entries", "frame", "sent_ns", "waiting")
+    __slots__ = ("entries", "frame", "heard", "sent_ns", "waiting")
 
     def __init__(self, entries: list[tuple[Call, Task, int]], frame: bytearray, sent_ns: int) -> None:
         self.entries = entries
         self.frame = frame
         self.sent_ns = sent_ns
         self.waiting: set[Node] = set()
+        self.heard = 0
+        """How many have answered."""
+
+
+Entry: TypeAlias = "tuple[Call, Task, Send]"
 
 
 class Node:
@@ -149,8 +162,10 @@ class Engine:
         self.lock = threading.Lock()
         self._reached = threading.Condition(self.lock)
         self._arrivals: deque[Call] = deque()
-        self._outbox: list[tuple[Call, Task, Send]] = []
+        self._outbox: list[Entry] = []
         self._flights: OrderedDict[int, Flight] = OrderedDict()
+        self._lanes: dict[int, int] = {}
+        """The frames that no majority has answered yet, and when they were sent."""
         self._serial = 0
         self._reader: Call | None = None
         self._followers: dict[Call, None] = {}
@@ -191,15 +206,19 @@ class Engine:
         return sum([node.link is not None for node in self.nodes]) >= self.majority
 
     def _admit(self) -> None:
-        """Begin with all calls that have arrived: in one frame."""
-        arrivals = self._arrivals
-        if arrivals:
-            now, wall_us = self._clock.mark(), self._clock.wall_us()
-            while arrivals:
-                call = arrivals.popleft()
-                for task in call.first():
-                    self._begin(call, task, now, wall_us)
-            self._flush(now)
+        """Begin with all calls that have arrived, in one frame; unless enough is under way, and soon back."""
+        arrivals, lanes = self._arrivals, self._lanes
+        if not arrivals:
+            return
+        now, wall_us = self._clock.mark(), self._clock.wall_us()
+        if len(lanes) >= LANES and now - next(iter(lanes.values())) < LANE_NS:
+            return
+        while arrivals:
+            call = arrivals.popleft()
+            call.admitted = True
+            for task in call.first():
+                self._begin(call, task, now, wall_us)
+        self._flush(now)
 
     def _begin(self, call: Call, task: Task, now: int, wall_us: int) -> None:
         if isinstance(task, LeaseTask):
@@ -231,21 +250,23 @@ class Engine:
         for step in steps:
             if isinstance(step, Send):
                 self._outbox.append((call, task, step))
-                if step.attempt and not task.done and step.to is None:
+                if step.attempt and step.to is None and not task.done:
                     task.number = step.attempt
                     task.due_ns = now + ATTEMPT_NS
-            elif task.done:
-                continue
-            elif isinstance(task, LeaseTask) and (outcome := task.conclude(step, self._trouble)) is not None:
-                self._finish(call, task, outcome)
-            elif isinstance(step, NoAnswer):
-                self._finish(call, task, Unknown(self._trouble()))
-            elif isinstance(step, BackOff):
-                task.number = 0
-                longest = min(SHORTEST_PAUSE_NS << min(task.tries, 8), LONGEST_PAUSE_NS)
-                task.tries += 1
-                task.due_ns = now + random.randrange(longest // 8, longest)
-                call.ring()  # whoever waits has to look at its watch
+            elif not task.done:
+                outcome = task.conclude(step, self._trouble)
+                if outcome is not None:
+                    self._finish(call, task, outcome)
+                elif isinstance(step, BackOff):
+                    self._back_off(call, task, now)
+
+    def _back_off(self, call: Call, task: Task, now: int) -> None:
+        """Let the task begin again after a while, at random: those who are in each other's way don't meet again."""
+        task.number = 0
+        longest = min(SHORTEST_PAUSE_NS << min(task.tries, 8), LONGEST_PAUSE_NS)
+        task.tries += 1
+        task.due_ns = now + random.randrange(longest // 8, longest)
+        call.ring()  # whoever waits has to look at its watch
 
     def _finish(self, call: Call, task: Task, outcome: object) -> None:
         task.finish(outcome)
@@ -265,6 +286,8 @@ class Engine:
     def _give_up(self, call: Call) -> None:
         """Settle what has not been: no more answers are waited for."""
         now = self._clock.now()
+        if not call.admitted:
+            self._arrivals.remove(call)
         for task in call.tasks:
             if not task.done and task.number:
                 self._act(call, task, [s for s in task.on_timeout() if isinstance(s, Send)], now)
@@ -294,7 +317,9 @@ class Engine:
             if now >= give_up:
                 return
             with self.lock:
-                due = self._look_at_watch(call, now)
+                if not call.admitted:
+                    self._admit()
+                due = self._look_at_watch(call, now) if call.admitted else now + LANE_NS
                 if call.settled():
                     return
                 until = min(give_up, due)
@@ -398,6 +423,7 @@ class Engine:
                     self._hear(node, event)
             if self._outbox:
                 self._flush(self._clock.now())
+            self._admit()
 
     # --- what nodes say -------------------------------------------------------------------------------------------
 
@@ -429,19 +455,25 @@ class Engine:
         self._landed(answer.serial, flight, node)
         assert node.link is not None
         who = node.link.acceptor
-        for (call, task, number), verdict in zip(flight.entries, answer.verdicts, strict=True):
-            was_done = task.done
-            steps = task.on_verdict(who, number, verdict.body, now, wall_us)
-            if task.done and not was_done:
+        for (call, task, number), frame in zip(flight.entries, answer.verdicts, strict=True):
+            verdict, was_done = frame.body, task.done
+            if was_done and type(verdict) in NO_NEWS:
+                continue
+            steps = task.on_verdict(who, number, verdict, now, wall_us)
+            if task.done is not was_done:
                 self._over(call, task)
             if steps:
                 self._act(call, task, steps, now)
         self._enough(flight, now)
 
     def _landed(self, serial: int, flight: Flight, node: Node) -> None:
-        flight.waiting.discard(node)
-        if not flight.waiting:
-            self._flights.pop(serial, None)
+        waiting = flight.waiting
+        waiting.discard(node)
+        flight.heard += 1
+        if flight.heard >= self.majority or not waiting:
+            self._lanes.pop(serial, None)
+            if not waiting:
+                self._flights.pop(serial, None)
 
     def _enough(self, flight: Flight, now: int) -> None:
         """Where all that can be reached have answered, wait for nobody else."""
@@ -469,31 +501,37 @@ class Engine:
     def _flush(self, now: int) -> None:
         """Send what is to be sent: the same frame to all, where it is for all."""
         while self._outbox:
-            outbox, self._outbox = self._outbox[:], []
-            for part in _portions(outbox):
-                if all(send.to is None and not send.but for _, _, send in part):
+            outbox, self._outbox = self._outbox, []
+            for start in range(0, len(outbox), frames.MAX_ITEMS):
+                part = outbox[start : start + frames.MAX_ITEMS]
+                if not any(send.to or send.but for _, _, send in part):
                     self._launch(part, self.nodes, now)
-                else:
-                    for node in self.nodes:
-                        who = node.link.acceptor if node.link is not None else None
-                        mine = [
-                            entry for entry in part if entry[2].to in {None, who} and who not in entry[2].but and who
-                        ]
-                        if mine:
-                            self._launch(mine, [node], now)
+                    continue
+                for node in self.nodes:
+                    who = node.link.acceptor if node.link is not None else ""
+                    mine = [entry for entry in part if entry[2].to in {None, who} and who not in entry[2].but]
+                    if mine and who:
+                        self._launch(mine, [node], now)
 
-    def _launch(self, part: list[tuple[Call, Task, Send]], nodes: list[Node], now: int) -> None:
-        self._serial += 1
-        items = [ITEMS[type(send.item)](send.item) for _, _, send in part]
-        frame = encode(frames.Ask(self._serial, items))
+    def _launch(self, part: list[Entry], nodes: list[Node], now: int) -> None:
+        serial = self._serial = self._serial + 1
+        frame = encode(frames.Ask(serial, [ITEMS[type(send.item)](send.item) for _, _, send in part]))
+        if len(frame) > frames.MAX_REQUEST and len(part) > 1:
+            half = len(part) // 2
+            self._launch(part[:half], nodes, now)
+            self._launch(part[half:], nodes, now)
+            return
         flight = Flight([(call, task, send.attempt) for call, task, send in part], frame, now)
-        self._flights[self._serial] = flight
+        self._flights[serial] = flight
         for node in nodes:
             if node.link is not None:
                 flight.waiting.add(node)
                 self._send(node, frame)
+        if nodes is self.nodes and flight.waiting:
+            self._lanes[serial] = now
         while len(self._flights) > MOST_FLIGHTS:
-            self._flights.popitem(last=False)
+            old, _ = self._flights.popitem(last=False)
+            self._lanes.pop(old, None)
 
     def _send(self, node: Node, frame: bytearray) -> None:
         link = node.link
@@ -602,6 +640,8 @@ class Engine:
         for serial, flight in list(self._flights.items()):
             if node in flight.waiting:
                 flight.waiting.discard(node)
+                if not flight.waiting:
+                    self._lanes.pop(serial, None)
                 self._enough(flight, now)
                 if not flight.waiting and all(task.done for _, task, _ in flight.entries):
                     self._flights.pop(serial, None)
@@ -636,20 +676,3 @@ class Engine:
             self._press()
             if self._crowd_bell is not None:
                 self._crowd_bell.release()
-
-
-def _portions(outbox: list[tuple[Call, Task, Send]]) -> Iterable[list[tuple[Call, Task, Send]]]:
-    """Return what is to be sent in portions that a node takes."""
-    if len(outbox) == 1:
-        return [outbox]
-    parts: list[list[tuple[Call, Task, Send]]] = [[]]
-    size = 0
-    for entry in outbox:
-        op = getattr(entry[2].item, "op", None)
-        weight = 200 + 2 * len(getattr(op, "metadata", ""))
-        if len(parts[-1]) >= frames.MAX_ITEMS or size + weight > MOST_BYTES:
-            parts.append([])
-            size = 0
-        parts[-1].append(entry)
-        size += weight
-    return parts

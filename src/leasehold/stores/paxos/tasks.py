@@ -75,6 +75,12 @@ class Task:
         """Say what follows when nobody else answers."""
         raise NotImplementedError
 
+    def conclude(self, step: Step, error: Callable[[], StoreUnavailable]) -> Outcome | None:
+        """Return the outcome that a step means; None: it goes on."""
+        if isinstance(step, NoAnswer):
+            return Unknown(error())
+        return None
+
     def finish(self, outcome: object) -> None:
         """End it."""
         self.outcome = outcome
@@ -116,9 +122,7 @@ class LeaseTask(Task):
             return Lost(step.reason, step.remaining_ns)
         if isinstance(step, Refusal):
             return Unknown(ConfigError(step.why))
-        if isinstance(step, NoAnswer):
-            return Unknown(error())
-        return None
+        return super().conclude(step, error)
 
 
 class AcquireTask(LeaseTask):
