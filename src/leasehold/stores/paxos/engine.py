@@ -151,13 +151,19 @@ class Engine:
         self.ballots = Ballots()
         self._clock = clock
         self._closed = False
-        self.forget()
+        self._start()
 
     def forget(self) -> None:
-        """Know of nobody: at the start, and in a forked child, whose parent these connections belong to."""
-        for node in getattr(self, "nodes", ()):
+        """In a forked child: these connections are the parent's."""
+        for node in self.nodes:
             if node.link is not None:
                 node.link.close()
+        for descriptor in self._pipe:
+            os.close(descriptor)
+        if not self._closed:
+            self._start()
+
+    def _start(self) -> None:
         self.nodes = [Node(place) for place in self.address.nodes]
         self.lock = threading.Lock()
         self._reached = threading.Condition(self.lock)
@@ -173,13 +179,11 @@ class Engine:
         self._crowd_bell: threading.Semaphore | None = None
         self._poll = select.poll()
         self._by_descriptor: dict[int, Node] = {}
-        for name in ("_heard", "_button"):
-            with contextlib.suppress(AttributeError, OSError):
-                os.close(getattr(self, name))
-        self._heard, self._button = os.pipe()
-        os.set_blocking(self._heard, False)
-        os.set_blocking(self._button, False)
-        self._poll.register(self._heard, select.POLLIN)
+        self._pipe: tuple[int, ...] = os.pipe()
+        """Its one end is polled, the other one pressed."""
+        for descriptor in self._pipe:
+            os.set_blocking(descriptor, False)
+        self._poll.register(self._pipe[0], select.POLLIN)
 
     # --- calls ----------------------------------------------------------------------------------------------------
 
@@ -188,6 +192,8 @@ class Engine:
         call = Call(tasks)
         if not self._ready:
             self._wait_for_nodes(give_up)
+        if self._closed:
+            raise StoreUnavailable("paxos", "the store is closed")
         self._arrivals.append(call)
         with self.lock:
             self._admit()
@@ -314,7 +320,7 @@ class Engine:
         """Read, or wait for somebody who reads, until the call is over."""
         while not call.settled():
             now = self._clock.now()
-            if now >= give_up:
+            if now >= give_up or self._closed:
                 return
             with self.lock:
                 if not call.admitted:
@@ -349,6 +355,9 @@ class Engine:
     def _pass_on(self) -> None:
         """Let another one read that waits; where many do, a thread that does nothing else. Called under the lock."""
         self._reader = None
+        if self._closed:
+            self._let_go()
+            return
         if len(self._followers) >= CROWD:
             self._reader = self._crowd
             if self._crowd_bell is None:
@@ -413,10 +422,12 @@ class Engine:
         """Take in what is there, or comes within that time."""
         ready = self._poll.poll(seconds * 1000)
         with self.lock:
+            if self._closed:
+                return
             for descriptor, event in ready:
-                if descriptor == self._heard:
+                if descriptor == self._pipe[0]:
                     with contextlib.suppress(BlockingIOError):
-                        os.read(self._heard, 1024)
+                        os.read(descriptor, 1024)
                     continue
                 node = self._by_descriptor.get(descriptor)
                 if node is not None:
@@ -584,7 +595,7 @@ class Engine:
         nap = threading.Event()
         pause = FIRST_PAUSE
         address = self.address
-        while not self._closed:
+        while True:
             link = None
             try:
                 link = connect(node.place, address.secret, address.context, CONNECT_SECONDS)
@@ -592,7 +603,11 @@ class Engine:
             except LeaseholdError as trouble:
                 error = trouble
             with lock:
-                if link is not None and (error is not None or self._closed):
+                if self._closed:
+                    if link is not None:
+                        link.close()
+                    return
+                if link is not None and error is not None:
                     link.close()
                 elif link is not None:
                     self._join(node, link)
@@ -659,20 +674,33 @@ class Engine:
     def _press(self) -> None:
         """Let whoever reads look again at what there is to poll."""
         with contextlib.suppress(BlockingIOError):
-            os.write(self._button, b"!")
+            os.write(self._pipe[1], b"!")
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Let go of all connections. Whoever waits gets no answer any more."""
         with self.lock:
+            if self._closed:
+                return
             self._closed = True
-            for node in self.nodes:
-                if node.link is not None:
-                    self._poll.unregister(node.link.descriptor)
-                    node.link.shut()
-                    node.link.close()
-                    node.link = None
-            self._by_descriptor.clear()
             self._reached.notify_all()
-            self._press()
             if self._crowd_bell is not None:
                 self._crowd_bell.release()
+            for call in self._followers:
+                call.ring()
+            if self._reader is None:
+                self._let_go()
+            else:
+                self._reader.ring()
+                self._press()  # whoever reads lets go of what it polls
+
+    def _let_go(self) -> None:
+        """Close what is open, when nobody reads any more."""
+        for node in self.nodes:
+            if node.link is not None:
+                node.link.shut()
+                node.link.close()
+                node.link = None
+        self._by_descriptor.clear()
+        for descriptor in self._pipe:
+            os.close(descriptor)
+        self._pipe = ()
