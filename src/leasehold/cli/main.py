@@ -76,6 +76,10 @@ def _dispatch(argv: list[str]) -> int:
             from leasehold.cli import completion  # noqa: PLC0415
 
             return completion.completion(args)
+        case "sim":
+            from leasehold.cli import sim  # noqa: PLC0415
+
+            return sim.sim(args)
         case "demo":
             from importlib import import_module  # noqa: PLC0415
 

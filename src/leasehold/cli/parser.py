@@ -75,6 +75,7 @@ def make_parser() -> Parser:
     _add_cluster(nouns)
     completion = _add(nouns, "completion", "print a completion script for a shell", url=False)
     completion.add_argument("shell", choices=SHELLS)
+    _add_sim(nouns)
     _add(nouns, "demo", "watch three workers contend for one job (about 20 s)", url=False)
     return parser
 
@@ -178,3 +179,23 @@ def _add_cluster(nouns: argparse._SubParsersAction[Parser]) -> None:
     cluster.add_argument("--port", type=int, default=7420, metavar="PORT", help="of the first one to start (7420)")
     cluster.add_argument("--data", metavar="DIR", type=words, help="where to keep their data (a folder of its own)")
     _add_json(cluster)
+
+
+def _add_sim(nouns: argparse._SubParsersAction[Parser]) -> None:
+    sim = _add(nouns, "sim", "run the cluster's protocol in simulated worlds in which things go wrong", url=False)
+    deeds = sim.add_subparsers(dest="deed", metavar="run|replay", required=True, parser_class=Parser)
+    run = deeds.add_parser("run", help="live through many worlds; exit code 1: something broke", allow_abbrev=False)
+    run.add_argument("--seeds", type=_positive, default=1000, metavar="N", help="how many worlds (1000)")
+    run.add_argument("--jobs", type=_positive, default=1, metavar="N", help="how many processes (1)")
+    run.add_argument("--first", type=int, default=0, metavar="SEED", help="the first seed (0)")
+    replay = deeds.add_parser("replay", help="print all that happens in the world of one seed", allow_abbrev=False)
+    replay.add_argument("seed", metavar="SEED", type=int)
+    replay.add_argument("--timeline", metavar="FILE", help="draw it into an SVG file, and don't print each message")
+    replay.add_argument("--shrink", action="store_true", help="first make a failing world as simple as it can be")
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} is not positive")
+    return number

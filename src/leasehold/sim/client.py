@@ -9,7 +9,7 @@ from leasehold.core.holder import Over, Unconfirmed
 from leasehold.core.ops import Acquire, Loss, Release, Summons
 from leasehold.core.paxos.ballots import Ballots
 from leasehold.core.paxos.merging import Pushes
-from leasehold.core.paxos.messages import Ack, Push, Reply, Request
+from leasehold.core.paxos.messages import Ack, Low, Push, Reply, Request
 from leasehold.core.paxos.proposer import BackOff, Blocked, Ended, Freed, Kept, NoAnswer, Refusal, Send, Won
 from leasehold.core.schedule import Schedule, attempt_timeout, renew_at, retry_at
 from leasehold.core.timing import Timing, safe_span
@@ -43,7 +43,7 @@ class Client(Process):
         self.asked: dict[int, tuple[list[tuple[Tenancy, int]], int]] = {}
         """By serial: what each item of the request was for, and when it was sent."""
         self.schedule: Schedule[str] = Schedule()
-        self.alarm_ns = 0
+        self.alarm = 0
         self.after(self.rng.randrange(1, self.timing.ttl_ns), self.next_turn)
 
     # --- turns ----------------------------------------------------------------------------------------------------
@@ -64,10 +64,10 @@ class Client(Process):
         """Begin to get a lease."""
         op = Acquire(
             resource,
-            f"{self.name}.{self.life}.{resource}.{self.turns}",
+            self.new_id(resource),
             self.name,
             0 if parent else self.timing.ttl_ns,
-            queue=self.rng.random() < 0.5,
+            queue=self.queues_up(),
             notify=self.name,
             lock_delay_ns=self.world.plan.lock_delay_ns,
             parent=(parent.resource, parent.proposer.token) if parent else None,
@@ -78,6 +78,14 @@ class Client(Process):
         self.tenancies[resource] = tenancy
         self.do(tenancy, proposer.acquire(self.now, self.wall_us))
         return tenancy
+
+    def new_id(self, resource: str) -> str:
+        """Return an id that no other acquisition has."""
+        return f"{self.name}.{self.life}.{resource}.{self.turns}"
+
+    def queues_up(self) -> bool:
+        """Whether to ask for a place in the queue, and to be called."""
+        return self.rng.random() < 0.5
 
     def rest(self) -> None:
         """Want nothing for a while."""
@@ -96,6 +104,7 @@ class Client(Process):
         """Stop acting on it."""
         if tenancy.belief is not None:
             tenancy.step(Over(reason), self.now)
+            self.world.span(self.name, f"holds {tenancy.resource}", begins=False)
         self.schedule.remove(tenancy.resource)
         del self.tenancies[tenancy.resource]
         self.rest()
@@ -158,9 +167,14 @@ class Client(Process):
                 self.on_ack(tenancy, message, verdict, sent_ns)
             proposer = tenancy.proposer
             self.do(tenancy, proposer.on_verdict(message.acceptor, attempt, verdict, self.now, self.wall_us))
+            if isinstance(verdict, Low):
+                self.on_low(tenancy)
 
     def on_ack(self, tenancy: Tenancy, reply: Reply, ack: Ack, sent_ns: int) -> None:
         """Take note of who keeps what: of interest to sessions."""
+
+    def on_low(self, tenancy: Tenancy) -> None:
+        """Hear that an acceptor demands a higher number: of interest to sessions."""
 
     def on_push(self, push: Push) -> None:
         """Come when called."""
@@ -203,13 +217,16 @@ class Client(Process):
     def on_won(self, tenancy: Tenancy, won: Won) -> None:
         """Hold it."""
         tenancy.won(won.deadline_ns)
+        self.world.span(self.name, f"holds {tenancy.resource}", begins=True)
         self.world.checks.on_won(self, tenancy)
-        longest = self.timing.ttl_ns // 4 if self.world.calm else 3 * self.timing.ttl_ns
-        tenancy.release_ns = self.now + self.rng.randrange(1, longest)
-        self.after(tenancy.release_ns - self.now, self.give_back, tenancy)
+        self.after(self.hold_ns(), self.give_back, tenancy)
         self.after(won.deadline_ns - self.now, self.on_deadline, tenancy)
         self.plan_renewal(tenancy)
         self.write(tenancy)
+
+    def hold_ns(self) -> int:
+        """Return how long to hold a lease."""
+        return self.rng.randrange(1, self.timing.ttl_ns // 4 if self.world.calm else 3 * self.timing.ttl_ns)
 
     def on_no_answer(self, tenancy: Tenancy) -> None:
         """Try again: in time, if it is held."""
@@ -223,7 +240,7 @@ class Client(Process):
         self.set_alarm(tenancy.resource, due)
 
     def on_ended(self, tenancy: Tenancy) -> None:
-        """It is not ours, and will not be."""
+        """Stop: it is not ours, and will not be."""
         self.world.note(self.name, "lost", tenancy.resource, tenancy.owner)
         self.let_go(tenancy, Loss.TAKEN)
 
@@ -248,10 +265,19 @@ class Client(Process):
     def set_alarm(self, resource: str, due_ns: int) -> None:
         """Make a renewal due."""
         self.schedule.set(resource, due_ns)
-        self.after(max(0, due_ns - self.now), self.on_alarm)
+        self.arm()
 
-    def on_alarm(self) -> None:
+    def arm(self) -> None:
+        """Wake up when the next renewal is due."""
+        self.alarm += 1
+        due = self.schedule.next_due()
+        if due is not None:
+            self.after(max(0, due - self.now), self.on_alarm, self.alarm)
+
+    def on_alarm(self, alarm: int) -> None:
         """Renew all that is due, in one request."""
+        if alarm != self.alarm:
+            return
         due = [self.tenancies[name] for name in self.schedule.pop_due(self.now) if name in self.tenancies]
         items: list[Item] = []
         purposes: list[tuple[Tenancy, int]] = []
@@ -265,10 +291,12 @@ class Client(Process):
                 self.after(patience, self.on_timeout, tenancy, step.attempt)
         if items:
             self.transmit(tuple(items), purposes, list(self.world.plan.nodes))
+        self.arm()
 
     def renewal(self, tenancy: Tenancy) -> list[Step]:
-        """Return how this one is renewed."""
-        return tenancy.proposer.renew(tenancy.proposer.op.ttl_ns, self.now)
+        """Return how this one is renewed: now and then for a shorter time, which must not shorten it."""
+        ttl = self.timing.ttl_ns // (2 if self.rng.random() < 0.1 else 1)
+        return tenancy.proposer.renew(ttl, self.now)
 
     def on_deadline(self, tenancy: Tenancy) -> None:
         """Stop, unless it was renewed."""
@@ -286,6 +314,8 @@ class Client(Process):
     def die(self) -> None:
         """Die; nobody believes anything any more."""
         super().die()
+        for resource in self.tenancies:
+            self.world.span(self.name, f"holds {resource}", begins=False)
         self.tenancies = {}
 
 
@@ -340,15 +370,26 @@ class SessionClient(Client):
         if self.tenancies.get(tenancy.resource) is not tenancy:
             return
         if tenancy.parent is not None:
-            if tenancy.belief is not None or tenancy.proposer.attempt is not None:
-                self.book.acked((tenancy.resource, tenancy.proposer.n), reply.acceptor, reply.incarnation, until)
+            child = (tenancy.resource, tenancy.proposer.token or tenancy.proposer.n)
+            self.book.acked(child, reply.acceptor, reply.incarnation, until)
         elif tenancy is self.session:
             for resource, _ in self.book.renewed(reply.acceptor, reply.incarnation, ack.children, until, self.now):
-                child = self.tenancies.get(resource)
-                if child is not None and child.belief is not None and child.is_valid(self.now):
-                    self.do(child, [child.proposer.mend(reply.acceptor, 0)])
-            for child in [one for one in self.tenancies.values() if one.parent is tenancy and one.belief is not None]:
-                self.carry_along(child)
+                lacking = self.tenancies.get(resource)
+                if lacking is not None and lacking.is_valid(self.now):
+                    self.do(lacking, [lacking.proposer.mend(reply.acceptor, 0)])
+            for one in [one for one in self.tenancies.values() if one.parent is tenancy and one.belief is not None]:
+                self.carry_along(one)
+
+    def on_low(self, tenancy: Tenancy) -> None:
+        """Let a majority confirm a child's higher number first: under that it is handed to who lacks it."""
+        if tenancy.parent is not None and tenancy.is_valid(self.now):
+            self.do(tenancy, tenancy.proposer.renew(0, self.now))
+
+    def on_kept(self, tenancy: Tenancy, deadline_ns: int) -> None:
+        """Leave the next renewal of a child to the session."""
+        super().on_kept(tenancy, deadline_ns)
+        if tenancy.parent is not None:
+            self.schedule.remove(tenancy.resource)
 
     def carry_along(self, child: Tenancy) -> None:
         """Believe in a child for as long as a majority keeps it."""

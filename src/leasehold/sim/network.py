@@ -38,9 +38,16 @@ class Network:
             world.tally.lost += 1
             world.note(source, "lost", target, message)
             return
-        world.at(world.now + self._delay(), self.arrive, source, target, message)
+        self._carry(source, target, message)
         if self.copies and rng.random() < self.copies:
-            world.at(world.now + self._delay(), self.arrive, source, target, message)
+            self._carry(source, target, message)
+
+    def _carry(self, source: str, target: str, message: object) -> None:
+        world = self.world
+        arrival = world.now + self._delay()
+        if world.timeline is not None:
+            world.timeline.messages.append((source, target, world.now, arrival))
+        world.at(arrival, self.arrive, source, target, message)
 
     def _delay(self) -> int:
         rng = self.rng

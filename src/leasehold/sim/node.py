@@ -65,6 +65,8 @@ class Node(Process):
             new_cluster=new_cluster,
             make=self.world.cast.acceptor,
         )
+        if begun.persist is not None:
+            disk.synced(begun.persist)
         self.acceptor: Acceptor = begun.acceptor
         self.seeding = self.seeding_class(begun.acceptor, len(self.world.plan.nodes))
         if begun.delete_snapshot:
@@ -78,6 +80,9 @@ class Node(Process):
         self.ready = True
         self.world.checks.on_start(self)
         self.clean = False
+        if self.acceptor.is_silent(self.now):
+            self.world.span(self.name, "silence", begins=True)
+            self.after(max(0, self.acceptor.silent_until_ns - self.now), self.world.end_of, self.name, "silence")
         self.after(self.rng.randrange(1, COLLECT_NS), self._collect)
         self._top_up()
         if not self.acceptor.seeded:
@@ -171,7 +176,7 @@ class Node(Process):
         self.after(COLLECT_NS, self._collect)
 
     def _top_up(self) -> None:
-        mark = self.acceptor.top_up(self.wall_us) if self.acceptor.seeded else None
+        mark = self.acceptor.top_up(self.wall_us)
         if mark is not None:
             self._write(mark, self.acceptor.persisted, mark)
         self.after(TOP_UP_NS, self._top_up)

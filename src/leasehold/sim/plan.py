@@ -18,7 +18,7 @@ class FaultKind(StrEnum):
     """What can go wrong."""
 
     CRASH = "crash"
-    """A node dies, with what its disk had not synced, and comes back."""
+    """A node dies, with what its disk had not synced, and comes back. Now and then all of them do, at once."""
     SHUTDOWN = "shutdown"
     """A node is restarted cleanly."""
     LOST_DISK = "lost disk"
@@ -74,7 +74,7 @@ class Plan(NamedTuple):
 
 def draw(seed: int) -> Plan:
     """Draw a world."""
-    rng = Random(f"leasehold/{seed}")  # noqa: S311 - here and in all of the simulator: chance that repeats
+    rng = Random(f"leasehold/{seed}")
     nodes = tuple("abcde"[: 5 if rng.random() < 0.2 else 3])
     clients = tuple(f"c{number}" for number in range(rng.choice((2, 3, 3, 4))))
     resources = ("x", "y")[: rng.choice((1, 1, 2))]
@@ -111,6 +111,8 @@ def _fault(
     kind = rng.choice([*kinds, FaultKind.CRASH, FaultKind.STOP, FaultKind.PARTITION])
     at = rng.randrange(active)
     lasts = int(ttl * rng.choice((0.01, 0.1, 0.5, 1, 2)) * rng.uniform(0.5, 1.5))
+    if kind is FaultKind.CRASH and rng.random() < 0.15:
+        return Fault(at, kind, nodes, lasts)
     if kind in {FaultKind.CRASH, FaultKind.SHUTDOWN, FaultKind.LOST_DISK, FaultKind.LOWERED}:
         return Fault(at, kind, (rng.choice(nodes),), lasts)
     if kind is FaultKind.PARTITION:

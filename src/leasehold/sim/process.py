@@ -19,7 +19,7 @@ class Process:
         self.world = world
         self.name = name
         self.clock = clock
-        self.rng = Random(f"{world.plan.seed}/{name}")  # noqa: S311
+        self.rng = Random(f"{world.plan.seed}/{name}")
         self.up = True
         self.life = 0
         """How often it has begun; what an earlier life had planned is void."""
@@ -66,3 +66,4 @@ class Process:
         """End this life."""
         self.up = False
         self.life += 1
+        self.world.span(self.name, "silence", begins=False)

@@ -34,8 +34,6 @@ class Tenancy:
         self.timing = timing
         self.give_up_ns = give_up_ns
         """When to stop trying to get it."""
-        self.release_ns = 0
-        """When to give it back."""
         self.parent = parent
         """The session that it stands under."""
         self.belief: Holder | None = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,8 +16,11 @@ from leasehold.sim.network import Network
 from leasehold.sim.node import Node
 from leasehold.sim.plan import Fault, FaultKind, Plan, draw
 from leasehold.sim.tally import Tally
+from leasehold.sim.timeline import Timeline
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from leasehold.sim.process import Process
 
 EPOCH_US = 1_700_000_000_000_000
@@ -42,12 +44,13 @@ class World:
         self.plan = plan
         self.cast = cast or Cast()
         self.trace: list[str] | None = [] if tracing else None
+        self.timeline = Timeline() if tracing else None
         self.now = 0
         self.calm = False
         self.tally = Tally(worlds=1)
         self._events: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
         self._serial = 0
-        rng = Random(f"world/{plan.seed}")  # noqa: S311
+        rng = Random(f"world/{plan.seed}")
         self._rng = rng
         self.network = Network(self, plan, rng)
         self.checks = Checks(self)
@@ -89,6 +92,11 @@ class World:
         self.checks.at_the_end()
         return self.tally
 
+    def span(self, who: str, what: str, *, begins: bool) -> None:
+        """Note when something begins or ends that lasts, where somebody wants to see it."""
+        if self.timeline is not None:
+            (self.timeline.begin if begins else self.timeline.end)(who, what, self.now)
+
     def note(self, who: str, what: str, whom: str, message: object = "") -> None:
         """Write it down, where somebody wants to read it."""
         if self.trace is not None:
@@ -99,28 +107,37 @@ class World:
     def strike(self, fault: Fault) -> None:
         """Let something go wrong."""
         self.note(",".join(fault.who), str(fault.kind), "", f"{fault.for_ns / 1e9:.3f} s")
-        first = self.processes[fault.who[0]]
-        back = max(self.now + 1, self.now + fault.for_ns)
+        for who in fault.who:
+            self.span(who, str(fault.kind), begins=True)
+            self.at(self.now + max(fault.for_ns, 0), self.end_of, who, str(fault.kind))
         if fault.kind is FaultKind.PARTITION:
             self.tally.partitions += 1
             group = frozenset(fault.who)
             self.network.groups.append(group)
-            self.at(back, self.mend, group)
-        elif fault.kind is FaultKind.STOP:
+            self.at(self.now + fault.for_ns, self.mend, group)
+            return
+        for process in [self.processes[who] for who in fault.who]:
+            self.befall(process, fault)
+
+    def befall(self, process: Process, fault: Fault) -> None:
+        """Let something go wrong with one process."""
+        if fault.kind is FaultKind.STOP:
             self.tally.stops += 1
-            first.stop(fault.for_ns)
+            process.stop(fault.for_ns)
         elif fault.kind is FaultKind.JUMP:
             self.tally.jumps += 1
-            first.clock.jump(self.now, fault.for_ns)
-        elif not first.up:
-            pass
-        elif isinstance(first, Node):
-            self.take_down(first, fault.kind)
-            self.at(back, self.bring_back, first)
-        else:
-            self.tally.deaths += 1
-            first.die()
-            self.at(back, self.bring_back, first)
+            process.clock.jump(self.now, fault.for_ns)
+        elif process.up:
+            if isinstance(process, Node):
+                self.take_down(process, fault.kind)
+            else:
+                self.tally.deaths += 1
+                process.die()
+            self.at(self.now + fault.for_ns, self.bring_back, process)
+
+    def end_of(self, who: str, what: str) -> None:
+        """Note that something is over."""
+        self.span(who, what, begins=False)
 
     def take_down(self, node: Node, kind: FaultKind) -> None:
         """End a node."""

@@ -54,8 +54,11 @@ def test_a_shutdown_during_the_silence_keeps_what_is_left_of_it() -> None:
 
 
 def test_a_new_cluster_begins_at_once() -> None:
-    node = start(CONFIG, 1, 0, durable=None, new_cluster=True).acceptor
-    assert isinstance(ask(node, Accept(asking("p"), 1), 0), Ack)
+    begun = start(CONFIG, 1, 0, durable=None, new_cluster=True)
+    assert isinstance(ask(begun.acceptor, Accept(asking("p"), 1), 0), Ack)
+    assert begun.persist is not None
+    again = start(CONFIG, 2, LATER, durable=begun.persist._replace(span_ns=TTL), new_cluster=True)
+    assert again.acceptor.is_silent(LATER), "it is new only once"
 
 
 def test_a_lost_disk_means_silence_and_then_the_word_of_a_majority_of_the_others() -> None:
@@ -68,6 +71,7 @@ def test_a_lost_disk_means_silence_and_then_the_word_of_a_majority_of_the_others
     for who in ("b", "b", "c", "a"):
         assert seeding.on_seed(Seed(1, who, 700), over) is None
     assert shut_down(node, over) is None
+    assert node.top_up(10**15) is None, "with a mark on it, the disk would look as if it had never been lost"
     assert node.handle(Request(1, (Accept(asking("p"), 9999),)), over, 0).reply is None
     mark = seeding.on_seed(Seed(1, "d", 800), over)
     assert mark == Durable(800, 0)

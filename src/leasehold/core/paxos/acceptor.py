@@ -152,6 +152,8 @@ class Acceptor:
 
     def top_up(self, wall_us: int) -> Durable | None:
         """Return what to write so that no grant has to wait for it. To be asked every few seconds."""
+        if not self.seeded:
+            return None  # a disk with a mark on it must not look like one that was never lost
         if self.durable.high_water >= wall_us + KEEP_AHEAD_US:
             return None
         return self.durable._replace(high_water=wall_us + RAISE_BY_US)

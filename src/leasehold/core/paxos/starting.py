@@ -36,10 +36,13 @@ class Snapshot(NamedTuple):
 
 
 class Start(NamedTuple):
-    """A new acceptor. Before its first answer, the snapshot's file is to be deleted, and the deletion synced."""
+    """A new acceptor, and what has to be on the disk, and synced, before its first answer."""
 
     acceptor: Acceptor
     delete_snapshot: bool
+    """The snapshot's file has to be gone."""
+    persist: Durable | None = None
+    """This has to be written: from here on the disk is not empty, and the cluster not new."""
 
 
 def start(
@@ -54,7 +57,8 @@ def start(
 ) -> Start:
     """Make an acceptor from what is on the disk. ``durable`` is None where there is nothing."""
     if durable is None and new_cluster:
-        return Start(make(config, NOTHING_PROMISED, incarnation), delete_snapshot=False)
+        acceptor = make(config, NOTHING_PROMISED, incarnation)
+        return Start(acceptor, snapshot is not None, persist=NOTHING_PROMISED)
     if durable is None:
         silent_until = now + silence(config.longest_span_ns, config.drift)
         acceptor = make(config, NOTHING_PROMISED, incarnation, silent_until_ns=silent_until)

@@ -1,0 +1,84 @@
+"""``leasehold sim``: the protocol in thousands of worlds that go wrong, or one of them in full."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from leasehold.cli import codes
+from leasehold.cli.screen import Screen
+from leasehold.sim.checks import Violation
+from leasehold.sim.plan import draw
+from leasehold.sim.run import run
+from leasehold.sim.shrink import shrink
+from leasehold.sim.world import World
+
+if TYPE_CHECKING:
+    import argparse
+
+    from leasehold.sim.plan import Plan
+    from leasehold.sim.run import Report
+
+SHOWN = 10
+"""Failing seeds that are named one by one."""
+
+
+def sim(args: argparse.Namespace) -> int:
+    """Do one or the other."""
+    return _run(args) if args.deed == "run" else _replay(args)
+
+
+def _run(args: argparse.Namespace) -> int:
+    def progress(report: Report) -> None:
+        if sys.stderr.isatty():
+            done, broken = report.tally.worlds, len(report.failures)
+            sys.stderr.write(f"\r{done:,} of {args.seeds:,} worlds, {broken} broken")
+            sys.stderr.flush()
+
+    report = run(args.seeds, args.jobs, first=args.first, progress=progress)
+    if sys.stderr.isatty():
+        sys.stderr.write("\n")
+    screen = Screen()
+    for line in report.tally.lines():
+        screen.line(line)
+    for failure in sorted(report.failures)[:SHOWN]:
+        screen.line(f"seed {failure.seed}: {failure.what}")
+    if report.failures:
+        screen.line(f"{len(report.failures)} of {args.seeds} worlds broke an invariant: leasehold sim replay SEED")
+        return codes.NOTHING
+    screen.line("no invariant was broken")
+    return 0
+
+
+def _replay(args: argparse.Namespace) -> int:
+    plan = draw(args.seed)
+    if args.shrink:
+        plan = shrink(plan)
+    world = World(plan, tracing=True)
+    broken = None
+    try:
+        world.run()
+    except Violation as violation:
+        broken = violation
+    screen = Screen()
+    assert world.timeline is not None
+    rows = (*plan.nodes, *plan.clients)
+    if args.timeline:
+        with open(args.timeline, "w", encoding="utf-8") as file:
+            file.write(world.timeline.svg(rows, world.now, str(broken) if broken else ""))
+    else:
+        for line in world.trace or ():
+            screen.line(line)
+    for line in (*_setting(plan), *world.timeline.text(rows, world.now)):
+        screen.line(line)
+    screen.line(str(broken) if broken else "no invariant was broken")
+    return codes.NOTHING if broken else 0
+
+
+def _setting(plan: Plan) -> list[str]:
+    """Return what kind of world it is."""
+    kind = f"nodes {', '.join(plan.nodes)}; clients {', '.join(plan.clients)}; TTL {plan.ttl_ns / 1e9:g} s"
+    network = (
+        f"loss {plan.loss:g}, copies {plan.copies:g}, straying {plan.straying:g}, delay {plan.delay_ns / 1e6:g} ms"
+    )
+    return [f"seed {plan.seed}: {kind}", network]

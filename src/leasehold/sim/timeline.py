@@ -1,0 +1,94 @@
+"""A picture of one world: who believed what when, what went wrong, and the messages. As SVG, or for the terminal."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+WIDTH, ROW, LEFT = 1400, 40, 60
+COLUMNS = 100
+COLOURS = {"holds": "#2a7", "silence": "#bbb", "crash": "#d33", "lost disk": "#a0a", "shutdown": "#e90", "stop": "#59f"}
+OTHER = "#c96"
+MARKS = {"silence": "~", "crash": "x", "lost disk": "X", "shutdown": "o", "stop": "=", "death": "x"}
+
+
+class Span(NamedTuple):
+    """Something that lasts."""
+
+    who: str
+    what: str
+    begin_ns: int
+    end_ns: int
+
+
+class Timeline:
+    """What there is to draw."""
+
+    def __init__(self) -> None:
+        self.messages: list[tuple[str, str, int, int]] = []
+        """Source, target, when sent and when to arrive."""
+        self.spans: list[Span] = []
+        self._open: dict[tuple[str, str], int] = {}
+
+    def begin(self, who: str, what: str, now: int) -> None:
+        """Note that something begins."""
+        self._open.setdefault((who, what), now)
+
+    def end(self, who: str, what: str, now: int) -> None:
+        """Note that it is over."""
+        begun = self._open.pop((who, what), None)
+        if begun is not None:
+            self.spans.append(Span(who, what, begun, now))
+
+    def closed(self, end_ns: int) -> list[Span]:
+        """Return all that lasted, with what still does; what a holder believes on top."""
+        spans = [*self.spans, *(Span(who, what, begun, end_ns) for (who, what), begun in self._open.items())]
+        return sorted(spans, key=lambda span: (span.what.startswith("holds"), span.begin_ns))
+
+    def text(self, rows: tuple[str, ...], end_ns: int) -> list[str]:
+        """Return it as lines, a row for each process, with what the marks mean."""
+        scale = COLUMNS / max(end_ns, 1)
+        lines = {who: ["·"] * COLUMNS for who in rows}
+        for span in self.closed(end_ns):
+            first = min(int(span.begin_ns * scale), COLUMNS - 1)
+            last = max(first + 1, min(int(span.end_ns * scale), COLUMNS))
+            lines[span.who][first:last] = _mark(span.what) * (last - first)
+        key = "1, 2: holds the first, the second resource  s: holds a session  ~ silent  x crashed  X lost its disk"
+        more = "o shut down  = stopped  | partition  ! clock jump"
+        return [*(f"{who:4} {''.join(marks)}" for who, marks in lines.items()), f"     {key}", f"     {more}"]
+
+    def svg(self, rows: tuple[str, ...], end_ns: int, verdict: str) -> str:
+        """Return it as an SVG document."""
+        scale = (WIDTH - LEFT - 20) / max(end_ns, 1)
+        at = {who: 30 + number * ROW for number, who in enumerate(rows)}
+        height = 60 + len(rows) * ROW
+        out = [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="sans-serif" font-size="12">',
+            f'<rect width="{WIDTH}" height="{height}" fill="#fff"/>',
+        ]
+        for who, y in at.items():
+            out.append(f'<text x="8" y="{y + 14}">{who}</text>')
+            out.append(f'<line x1="{LEFT}" x2="{WIDTH - 20}" y1="{y + 10}" y2="{y + 10}" stroke="#ddd"/>')
+        for source, target, sent, arrival in self.messages:
+            if sent <= end_ns:
+                x1, x2 = LEFT + sent * scale, LEFT + min(arrival, end_ns) * scale
+                ends = f'x1="{x1:.1f}" y1="{at[source] + 10}" x2="{x2:.1f}" y2="{at[target] + 10}"'
+                out.append(f'<line {ends} stroke="#36c" stroke-opacity="0.12"/>')
+        for span in self.closed(end_ns):
+            x, width = LEFT + span.begin_ns * scale, max((span.end_ns - span.begin_ns) * scale, 2)
+            holds = span.what.startswith("holds")
+            y, tall = (at[span.who], 14) if holds else (at[span.who] + 16, 7)
+            colour = COLOURS.get(span.what.split()[0] if holds else span.what, OTHER)
+            told = f"{span.who} {span.what}: {span.begin_ns / 1e9:.3f} s to {span.end_ns / 1e9:.3f} s"
+            box = f'x="{x:.1f}" y="{y}" width="{width:.1f}" height="{tall}" fill="{colour}"'
+            out.append(f"<rect {box}><title>{told}</title></rect>")
+            if width > 30:
+                out.append(f'<text x="{x + 3:.1f}" y="{y + tall - 2}" font-size="{tall - 2}">{span.what}</text>')
+        text = verdict.replace("&", "&amp;").replace("<", "&lt;") or "no invariant was broken"
+        out.append(f'<text x="{LEFT}" y="{height - 12}">{end_ns / 1e9:.3f} s: {text}</text></svg>\n')
+        return "\n".join(out)
+
+
+def _mark(what: str) -> str:
+    if what.startswith("holds"):
+        return {"x": "1", "y": "2"}.get(what.split()[1], "s")
+    return {"partition": "|", "clock jump": "!", "lowered maximum": "x"}.get(what) or MARKS.get(what, "?")

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from leasehold.cli.main import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_run_counts_what_happened(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sim", "run", "--seeds", "5"]) == 0
+    told = capsys.readouterr().out
+    for word in (
+        "leases acquired",
+        "renewals",
+        "node crashes",
+        "partitions",
+        "drifted clocks",
+        "no invariant was broken",
+    ):
+        assert word in told
+
+
+def test_replay_prints_what_happened_twice_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sim", "replay", "3"]) == 0
+    first = capsys.readouterr().out
+    assert "holds" in first
+    assert main(["sim", "replay", "3"]) == 0
+    assert capsys.readouterr().out == first
+
+
+def test_a_timeline_shows_who_held_what(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    picture = tmp_path / "world.svg"
+    assert main(["sim", "replay", "3", "--timeline", str(picture)]) == 0
+    rows = {line[:2]: line for line in capsys.readouterr().out.splitlines() if line[:2] in {"a ", "c1", "c3"}}
+    assert "1" in rows["c3"][4:]
+    assert "~" in rows["a "]
+    drawn = ET.parse(picture)
+    titles = [title.text or "" for title in drawn.iter("{http://www.w3.org/2000/svg}title")]
+    assert any("c3 holds x" in title for title in titles)
+    assert any("crash" in title for title in titles)
+
+
+@pytest.mark.parametrize("words", [["run", "--seeds", "0"], ["run", "--jobs", "x"], ["replay"], ["replay", "x"], []])
+def test_what_makes_no_sense_is_refused(words: list[str]) -> None:
+    assert main(["sim", *words]) == 64

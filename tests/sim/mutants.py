@@ -1,0 +1,278 @@
+"""Wrong versions of single rules of the protocol. The simulator must notice each of them."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING
+
+from leasehold.core.ops import Acquire, Loss
+from leasehold.core.paxos.acceptor import Acceptor
+from leasehold.core.paxos.messages import Accept, Ack, Drop, Extend, Gone, Low, Request, Withdraw
+from leasehold.core.paxos.proposer import Blocked, Proposer, Send
+from leasehold.core.paxos.session import Bound, Session
+from leasehold.core.paxos.starting import Seeding, silence
+from leasehold.sim.client import Client
+from leasehold.sim.node import Node
+from leasehold.sim.world import Cast
+
+if TYPE_CHECKING:
+    from leasehold.core.paxos.acceptor import Answer
+    from leasehold.core.paxos.messages import Verdict
+    from leasehold.core.paxos.proposer import Attempt, Step
+    from leasehold.core.paxos.slot import Slot
+
+# --- the holder's time --------------------------------------------------------------------------------------------
+
+
+class AnchoredAtReceipt(Proposer):
+    def on_verdict(self, who: str, number: int, verdict: Verdict, now: int, wall_us: int) -> list[Step]:
+        if self.attempt is not None and self.attempt.number == number:
+            self.attempt.sent_ns = now
+        return super().on_verdict(who, number, verdict, now, wall_us)
+
+
+class ActivatesDeadAttempts(Proposer):
+    """The deadline begins when the first answer comes, and nobody looks at it when the last one does."""
+
+    def deadline(self, attempt: Attempt, ttl_ns: int) -> int:
+        return super().deadline(attempt, ttl_ns) + ttl_ns // 2
+
+    def in_time(self, deadline_ns: int, now: int) -> bool:
+        return True
+
+
+class NoDriftMargin(Proposer):
+    def deadline(self, attempt: Attempt, ttl_ns: int) -> int:
+        return attempt.sent_ns + ttl_ns
+
+
+# --- who is who ---------------------------------------------------------------------------------------------------
+
+
+class ReplacesLiveLeases(Acceptor):
+    def accept(self, item: Accept, now: int) -> Verdict:
+        slot = self.load(item.op.resource)
+        if self.is_live(slot, now) and slot.lease_id != item.op.lease_id and item.n > self.floor_of(slot):
+            slot.lease_id = None
+            slot.expiry_ns = now
+        return super().accept(item, now)
+
+
+class OwnerIsTheProcess(Client):
+    def new_id(self, resource: str) -> str:
+        return self.name
+
+
+class CountsMessages(Proposer):
+    copies = count()
+
+    def on_verdict(self, who: str, number: int, verdict: Verdict, now: int, wall_us: int) -> list[Step]:
+        steps = super().on_verdict(f"{who}#{next(self.copies)}", number, verdict, now, wall_us)
+        return [_without_copies(step) if isinstance(step, Send) else step for step in steps]
+
+
+def _without_copies(step: Send) -> Send:
+    return step._replace(to=step.to and step.to.split("#")[0], but=tuple(who.split("#")[0] for who in step.but))
+
+
+class ReleasesWhoeverHasIt(Acceptor):
+    def drop(self, item: Drop, now: int) -> Verdict:
+        slot = self.load(item.op.resource)
+        if self.is_live(slot, now):
+            item = Drop(item.op._replace(lease_id=slot.lease_id or ""), slot.n)
+        return super().drop(item, now)
+
+
+class ReleasesTheRenewed(Acceptor):
+    """The owner's older attempt, withdrawn late, takes its newer one along."""
+
+    def withdraw(self, item: Withdraw, now: int) -> Verdict:
+        return super().withdraw(item._replace(n=max(item.n, self.load(item.resource).n)), now)
+
+
+# --- numbers ------------------------------------------------------------------------------------------------------
+
+
+class TakesEqualNumbers(Acceptor):
+    def may_install(self, slot: Slot, n: int, lease_id: str) -> bool:
+        return n >= self.floor_of(slot)
+
+
+class ReusesNumbers(Proposer):
+    def acquire(self, now: int, wall_us: int) -> list[Step]:
+        used = self.n
+        steps = super().acquire(now, wall_us)
+        if used and not self.token and isinstance(steps[0], Send) and isinstance(steps[0].item, Accept):
+            self.n = used
+            steps[0] = steps[0]._replace(item=steps[0].item._replace(n=used))
+        return steps
+
+
+class NoFloor(Node):
+    def begin(self, *, new_cluster: bool = False) -> None:
+        super().begin(new_cluster=new_cluster)
+        if self.disk.snapshot is None:
+            self.acceptor.floor = 0
+
+
+class ForgetsWithoutFloor(Acceptor):
+    def forget(self, slot: Slot) -> None:
+        floor = self.floor
+        super().forget(slot)
+        self.floor = floor
+
+
+class ReservesNothing(Acceptor):
+    def reserve(self, n: int) -> None:
+        pass
+
+
+class AnswersBeforeItIsWritten(Node):
+    def _write_then_send(self, source: str, request: Request, answer: Answer) -> None:
+        self._tell(source, request, answer)
+        super()._write_then_send(source, request, answer._replace(reply=None, push=None))
+
+    def _tell(self, source: str, request: Request, answer: Answer) -> None:
+        if answer.reply is not None:
+            super()._tell(source, request, answer)
+
+
+# --- renewing and releasing ---------------------------------------------------------------------------------------
+
+
+class ShortensOnRenewal(Acceptor):
+    def extension(self, slot: Slot, ttl_ns: int, now: int) -> int:
+        return now + ttl_ns
+
+
+class WithdrawsAFailedRenewal(Proposer):
+    def on_timeout(self, number: int) -> list[Step]:
+        steps = super().on_timeout(number)
+        if steps and self.token:
+            steps.insert(0, Send(0, Withdraw(self.op.resource, self.op.lease_id, self.n)))
+        return steps
+
+
+class DoesNotClose(Acceptor):
+    def close(self, slot: Slot, n: int, lease_id: str) -> None:
+        pass
+
+
+class InstallsOnRenewal(Acceptor):
+    def extend(self, item: Extend, now: int) -> Verdict:
+        verdict = super().extend(item, now)
+        if isinstance(verdict, Gone) and verdict.reason in {Loss.EXPIRED, Loss.TAKEN}:
+            slot = self.load(item.op.resource)
+            if not self.may_install(slot, item.n, item.op.lease_id):
+                return Low(self.floor_of(slot))
+            op = Acquire(item.op.resource, item.op.lease_id, "again", item.op.ttl_ns)
+            return self.accept(Accept(op, item.n, token=item.op.token), now)
+        return verdict
+
+
+class CountsFreshInstalls(Proposer):
+    def extended(self, attempt: Attempt) -> int:
+        return attempt.said(Ack)
+
+
+class MendsUnderANewNumber(Proposer):
+    """An acceptor that demands a higher number gets one at once, of which no majority knows."""
+
+    def on_verdict(self, who: str, number: int, verdict: Verdict, now: int, wall_us: int) -> list[Step]:
+        healing = self._healing
+        steps = super().on_verdict(who, number, verdict, now, wall_us)
+        if number == healing and isinstance(verdict, Low) and self.token:
+            self.confirmed_n = self.n
+            return [self.mend(who, self.op.ttl_ns)]
+        return steps
+
+
+# --- silence ------------------------------------------------------------------------------------------------------
+
+
+class HalfSilence(Node):
+    def begin(self, *, new_cluster: bool = False) -> None:
+        super().begin(new_cluster=new_cluster)
+        now = self.now
+        self.acceptor.silent_until_ns = now + (self.acceptor.silent_until_ns - now) // 2
+
+
+class SilenceByTodaysSettings(Node):
+    def begin(self, *, new_cluster: bool = False) -> None:
+        super().begin(new_cluster=new_cluster)
+        if self.acceptor.is_silent(self.now):
+            self.acceptor.silent_until_ns = self.now + silence(self.config.longest_span_ns, self.config.drift)
+
+
+class KeepsTheShutdownFile(Node):
+    def delete_snapshot(self) -> None:
+        pass
+
+
+class HastySeeding(Seeding):
+    def may_ask(self, now: int) -> bool:
+        return not self.acceptor.seeded
+
+
+class SeedsBeforeTheSilence(Node):
+    seeding_class = HastySeeding
+
+
+# --- sessions and waiting -----------------------------------------------------------------------------------------
+
+
+class CountsAfterTheBound(Session):
+    """An acceptor that once took the child in is believed to have it still, whenever it answers."""
+
+    def renewed(self, who: str, incarnation: int, held: object, until_ns: int, now: int) -> list[tuple[str, int]]:
+        for bounds in self._children.values():
+            if who in bounds and bounds[who].incarnation == incarnation:
+                bounds[who] = Bound(incarnation, until_ns)
+        return []
+
+
+class CountsAnyAck(Session):
+    """What an acceptor says about the session is taken for all children, whether or not it has them."""
+
+    def renewed(self, who: str, incarnation: int, held: object, until_ns: int, now: int) -> list[tuple[str, int]]:
+        for bounds in self._children.values():
+            bounds[who] = Bound(incarnation, until_ns)
+        return []
+
+
+class BelievesAMinority(Proposer):
+    def believed(self, attempt: Attempt) -> Blocked | None:
+        threshold, self.majority = self.majority, 1
+        blocked = super().believed(attempt)
+        self.majority = threshold
+        return blocked
+
+
+CASTS = {
+    "anchored at receipt": Cast(proposer=AnchoredAtReceipt),
+    "activates dead attempts": Cast(proposer=ActivatesDeadAttempts),
+    "no drift margin": Cast(proposer=NoDriftMargin),
+    "replaces live leases": Cast(acceptor=ReplacesLiveLeases),
+    "the owner is the process": Cast(client=OwnerIsTheProcess),
+    "counts messages": Cast(proposer=CountsMessages),
+    "releases whoever has it": Cast(acceptor=ReleasesWhoeverHasIt),
+    "releases the renewed": Cast(acceptor=ReleasesTheRenewed),
+    "takes equal numbers": Cast(acceptor=TakesEqualNumbers),
+    "reuses numbers": Cast(proposer=ReusesNumbers),
+    "no floor": Cast(node=NoFloor),
+    "forgets without floor": Cast(acceptor=ForgetsWithoutFloor),
+    "reserves nothing": Cast(acceptor=ReservesNothing),
+    "answers before it is written": Cast(node=AnswersBeforeItIsWritten),
+    "shortens on renewal": Cast(acceptor=ShortensOnRenewal),
+    "withdraws a failed renewal": Cast(proposer=WithdrawsAFailedRenewal),
+    "does not close": Cast(acceptor=DoesNotClose),
+    "counts fresh installs": Cast(acceptor=InstallsOnRenewal, proposer=CountsFreshInstalls),
+    "mends under a new number": Cast(proposer=MendsUnderANewNumber),
+    "half silence": Cast(node=HalfSilence),
+    "silence by today's settings": Cast(node=SilenceByTodaysSettings),
+    "keeps the shutdown file": Cast(node=KeepsTheShutdownFile),
+    "seeds before the silence": Cast(node=SeedsBeforeTheSilence),
+    "counts after the bound": Cast(session=CountsAfterTheBound),
+    "counts any ack": Cast(session=CountsAnyAck),
+    "believes a minority": Cast(proposer=BelievesAMinority),
+}
