@@ -27,7 +27,7 @@ test: lint       ## all checks and tests; installs the packages that these need
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'heavy and not consensus'
 	$(BIN)/python -m pytest -m alone
 
-consensus: $(READY) ## the tests of etcd and ZooKeeper, one node and three: they wait a lot (20 min)
+consensus: $(READY) ## the tests of etcd, ZooKeeper and five nodes of our own: they wait a lot (25 min)
 	@tests/install-packages consensus
 	$(BIN)/python -m pytest -n 4 --dist loadfile -m consensus
 

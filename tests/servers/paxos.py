@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from leasehold.node.process import init
 from leasehold.testing.conformance.base import until
 from tests.servers import free_port
+from tests.servers.etcd import Island
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -159,11 +160,28 @@ class PaxosCluster:
 @contextlib.contextmanager
 def paxos_cluster(nodes: int = 3, *settings: str) -> Iterator[PaxosCluster]:
     with tempfile.TemporaryDirectory(prefix="leasehold-paxos-") as folder:
-        cluster = PaxosCluster([PaxosNode(folder, "abcde"[n], *settings) for n in range(nodes)])
-        try:
-            cluster.init()
-            cluster.start()
-            yield cluster
-        finally:
-            for node in cluster.nodes:
-                node.end()
+        yield from _running([PaxosNode(folder, "abcde"[n], *settings) for n in range(nodes)])
+
+
+@contextlib.contextmanager
+def paxos_cluster_with_island(*settings: str) -> Iterator[tuple[PaxosCluster, Island]]:
+    """Three nodes, the last one on a network of its own."""
+    with tempfile.TemporaryDirectory(prefix="leasehold-paxos-") as folder, Island() as island:
+        nodes = [PaxosNode(folder, name, *settings) for name in "abc"]
+        for node in nodes[:2]:
+            node.host = f"{island.peers}.1"
+        nodes[2].host = f"{island.peers}.2"
+        nodes[2].inside = ("ip", "netns", "exec", island.name)
+        for cluster in _running(nodes):
+            yield cluster, island
+
+
+def _running(nodes: list[PaxosNode]) -> Iterator[PaxosCluster]:
+    cluster = PaxosCluster(nodes)
+    try:
+        cluster.init()
+        cluster.start()
+        yield cluster
+    finally:
+        for node in nodes:
+            node.end()

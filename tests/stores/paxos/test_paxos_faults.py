@@ -14,7 +14,7 @@ from leasehold.errors import StoreUnavailable
 from leasehold.runtime.clock import SYSTEM
 from leasehold.stores.registry import open_store
 from leasehold.testing.conformance.base import PATIENCE, new_id, ns, taken, until
-from tests.servers.paxos import PaxosCluster, paxos_cluster
+from tests.servers.paxos import PaxosCluster, paxos_cluster, paxos_cluster_with_island
 from tests.servers.tunnel import Tunnel
 from tests.stores.paxos.load import Load
 
@@ -134,6 +134,17 @@ def test_a_holder_that_is_cut_off_from_a_majority_stops_in_time(cluster: PaxosCl
         for tunnel in tunnels[:2]:
             tunnel.mend()
         until(lambda: _acquired(holder), "the way back")
+
+
+def test_a_node_that_is_cut_off_by_its_network_costs_nobody_anything() -> None:
+    """No connection is refused or reset: packets go nowhere."""
+    with paxos_cluster_with_island("--max-ttl", "2s") as (cluster, island):
+        with Load(f"{cluster.url}?namespace=island") as load:
+            for _ in range(2):
+                with island.cut_off():
+                    load.goes_on()
+                load.goes_on()
+        load.check()
 
 
 def test_two_of_five_may_die() -> None:

@@ -60,7 +60,7 @@ def sealed_url(cluster: PaxosCluster, folder: Path, ca: str = "ours", own: str =
 
 def refusal(url: str) -> LeaseholdError:
     with Client(url, timeout=1) as client, pytest.raises(LeaseholdError) as refused:
-        client.try_acquire("job", ttl=5)
+        client.try_acquire("job", ttl=0.2)  # for so long it is tried to give it back
     return refused.value
 
 

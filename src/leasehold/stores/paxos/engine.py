@@ -339,7 +339,7 @@ class Engine:
                     call.bell.acquire()
             if reading:
                 try:
-                    self._read_until(call, until)
+                    self._read_until(call, until, now)
                 finally:
                     with self.lock:
                         self._pass_on()
@@ -410,20 +410,19 @@ class Engine:
             self._over(call, task)
         self._act(call, task, steps, now)
 
-    def _read_until(self, call: Call, until: int) -> None:
+    def _read_until(self, call: Call, until: int, now: int) -> None:
         """Take in what comes, for all calls, until this one is over or it is time."""
-        while not call.settled() and not call.rung:
-            left = until - self._clock.now()
-            if left <= 0:
-                return
-            self._read(left / SECOND)
+        while now < until and not call.settled() and not call.rung and not self._closed:
+            now = self._read((until - now) / SECOND)
 
-    def _read(self, seconds: float) -> None:
-        """Take in what is there, or comes within that time."""
+    def _read(self, seconds: float) -> int:
+        """Take in what is there, or comes within that time; return when that was."""
         ready = self._poll.poll(seconds * 1000)
         with self.lock:
+            # Once for all of it: each reading may be a call of the system.
+            now, wall_us = self._clock.now(), self._clock.wall_us()
             if self._closed:
-                return
+                return now
             for descriptor, event in ready:
                 if descriptor == self._pipe[0]:
                     with contextlib.suppress(BlockingIOError):
@@ -431,14 +430,15 @@ class Engine:
                     continue
                 node = self._by_descriptor.get(descriptor)
                 if node is not None:
-                    self._hear(node, event)
+                    self._hear(node, event, now, wall_us)
             if self._outbox:
-                self._flush(self._clock.now())
+                self._flush(now)
             self._admit()
+        return now
 
     # --- what nodes say -------------------------------------------------------------------------------------------
 
-    def _hear(self, node: Node, event: int) -> None:
+    def _hear(self, node: Node, event: int, now: int, wall_us: int) -> None:
         link = node.link
         assert link is not None
         try:
@@ -446,11 +446,9 @@ class Engine:
                 link.send_more()
                 self._watch(link)
             if event & ~select.POLLOUT:
-                now = node.heard_ns = self._clock.now()
-                wall_us = 0
+                node.heard_ns = now
                 for message in link.receive():
                     if isinstance(message, frames.Answer):
-                        wall_us = wall_us or self._clock.wall_us()
                         self._answered(node, message, now, wall_us)
                     elif isinstance(message, frames.Silent):
                         self._silent(node, message, now)
