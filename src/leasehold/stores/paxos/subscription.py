@@ -62,15 +62,15 @@ class PaxosSubscription:
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._doorbell = Doorbell(self._let_go)
-        self._fresh = threading.Semaphore(0)
+        self._tried = threading.Semaphore(0)
         self._missed = self._called_away = False
         self._news: list[Event | Notice] = []
         for source in self._sources:
             self._try(source)
-        for _ in range(self._majority):
-            self._fresh.acquire(
-                timeout=CONNECT_SECONDS
-            )  # else they are found by and by; waiters come at the known times
+        give_up = clock.now() + int(CONNECT_SECONDS * SECOND)
+        for _ in self._sources:  # those who aren't there yet are found by and by; waiters come at the known times
+            if self._connected < self._majority:
+                self._tried.acquire(timeout=max(0.0, (give_up - clock.now()) / SECOND))
 
     @property
     def address(self) -> str:
@@ -161,6 +161,7 @@ class PaxosSubscription:
             try:
                 link = connect(source.place, server.secret, server.context, CONNECT_SECONDS)
             except LeaseholdError:
+                self._tried.release()
                 self._closed.wait(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
                 continue
@@ -177,7 +178,7 @@ class PaxosSubscription:
                 self._doorbell.watch(link.descriptor)
                 for news in early:
                     self._take(link, news)
-            self._fresh.release()
+            self._tried.release()
             self._doorbell.ring()
             return
 
