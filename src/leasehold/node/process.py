@@ -98,6 +98,8 @@ class _Process:
                 "listening", node=settings.id, listen=str(settings.listen), state=service.state, acceptors=settings.acceptors,
                 silence_s=round(service.silence_left(service.clock.now()) / 1e9, 3), pid=os.getpid(),
             )  # fmt: skip
+            if not (settings.secret or settings.tls or settings.listen.host in {"127.0.0.1", "::1", "localhost"}):
+                log("anybody who reaches this node may take and end leases: there is no secret", level="warning")
             await self._stop.wait()
             for task in tasks:
                 task.cancel()
@@ -134,6 +136,7 @@ class _Process:
 
     def _end(self, service: Service) -> int:
         """Say no more, and then leave what the next start goes on with."""
+        service.closed = True
         for connection in list(service.connections):
             connection.close()
         service.scribe.close()

@@ -68,6 +68,8 @@ class Service:
         self.wall = wall
         self.scribe: Scribe
         """Set before the first connection."""
+        self.closed = False
+        """True once the state was taken that the next start goes on with: nothing is answered any more."""
         self.connections: set[Connection] = set()
         self.counts: Counter[str] = Counter()
         self._called: dict[str, set[Connection]] = {}
@@ -79,6 +81,8 @@ class Service:
 
     def ask(self, asked: frames.Ask, connection: Connection) -> None:
         """Carry out a request, and answer once what was promised is on the disk."""
+        if self.closed:
+            return
         self.counts["requests"] += 1
         self.counts["items"] += len(asked.items)
         items = [frame.body for frame in asked.items]
