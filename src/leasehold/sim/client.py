@@ -234,6 +234,9 @@ class Client(Process):
             self.after(self.rng.randrange(1, self.timing.ttl_ns // 4), self.try_again, tenancy, False)
             return
         now = self.now
+        if not tenancy.is_valid(now):  # its clock has jumped over the deadline
+            self.on_deadline(tenancy)
+            return
         tenancy.step(Unconfirmed(), now)
         tenancy.failures += 1
         due = retry_at(self.timing, tenancy.belief.deadline_ns, now, tenancy.failures, self.rng.random())
