@@ -22,6 +22,7 @@ from leasehold.core.paxos.messages import Ack, Dropped, Nothing, Promised
 from leasehold.core.paxos.proposer import BackOff, Send
 from leasehold.errors import ConfigError, LeaseholdError, StoreUnavailable
 from leasehold.stores.paxos import frames
+from leasehold.stores.paxos.calls import Call, Flight
 from leasehold.stores.paxos.frames import ITEMS, encode
 from leasehold.stores.paxos.link import connect
 from leasehold.stores.paxos.tasks import LONGEST_PAUSE_NS, SHORTEST_PAUSE_NS, LeaseTask
@@ -56,70 +57,6 @@ MOST_FLIGHTS: Final = 4096
 """Frames that are remembered for the sake of nodes that haven't answered them yet."""
 NO_NEWS: Final = frozenset({Ack, Promised, Dropped, Nothing})
 """Verdicts that mean nothing any more to whoever has its answer."""
-
-
-class Call:
-    """Some tasks that a thread waits for."""
-
-    __slots__ = ("_left", "_queues", "admitted", "bell", "rung", "tasks")
-
-    def __init__(self, tasks: Sequence[Task]) -> None:
-        self.tasks = tasks
-        self._left = len(tasks)
-        self._queues: dict[str, deque[Task] | None] = {}
-        """What has to wait until an earlier task of the same call and resource is done."""
-        self.admitted = False
-        """Whether it has begun."""
-        self.bell = threading.Lock()
-        self.bell.acquire()
-        self.rung = False
-
-    def settled(self) -> bool:
-        """Whether all of it is over."""
-        return not self._left
-
-    def first(self) -> list[Task]:
-        """Return what may begin at once."""
-        if len(self.tasks) == 1:
-            return list(self.tasks)
-        ready: list[Task] = []
-        for task in self.tasks:
-            name = task.resource
-            if name not in self._queues or not name:
-                self._queues[name] = None
-                ready.append(task)
-            else:
-                queue = self._queues[name]
-                if queue is None:
-                    queue = self._queues[name] = deque()
-                queue.append(task)
-        return ready
-
-    def over(self, task: Task) -> Task | None:
-        """Take note that a task is done; return the one that may begin now."""
-        self._left -= 1
-        queue = self._queues.get(task.resource) if self._queues else None
-        return queue.popleft() if queue else None
-
-    def ring(self) -> None:
-        """Wake its thread up."""
-        if not self.rung:
-            self.rung = True
-            self.bell.release()
-
-
-class Flight:
-    """A frame that is under way, and who has yet to answer it."""
-
-    __slots__ = ("entries", "frame", "heard", "sent_ns", "waiting")
-
-    def __init__(self, entries: list[tuple[Call, Task, int]], frame: bytearray, sent_ns: int) -> None:
-        self.entries = entries
-        self.frame = frame
-        self.sent_ns = sent_ns
-        self.waiting: set[Node] = set()
-        self.heard = 0
-        """How many have answered."""
 
 
 Entry: TypeAlias = "tuple[Call, Task, Send]"

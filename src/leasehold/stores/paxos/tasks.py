@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from leasehold.core.ops import Outcome, Release, Revoke
     from leasehold.core.paxos.messages import Item, Verdict
     from leasehold.core.paxos.proposer import Proposer, Step
-    from leasehold.stores.paxos.engine import Call
+    from leasehold.stores.paxos.calls import Call
 
 SHORTEST_PAUSE_NS: Final = 2 * MILLISECOND
 LONGEST_PAUSE_NS: Final = 64 * MILLISECOND
