@@ -200,7 +200,7 @@ name = st.one_of(st.sampled_from(["a", "a/b", "x"]), st.text(max_size=20), st.ju
 parent = st.none() | st.tuples(name, number)
 acquire = st.builds(
     ops.Acquire, name, name, name, number, st.booleans(), name, number, st.sampled_from(["", "{}", '{"a":"b"}', "[1]", "{"]),
-    parent, number, number, number, number,
+    parent, number, number, number, number, number, number, st.booleans(),
 )  # fmt: skip
 item: st.SearchStrategy[Any] = st.one_of(
     st.builds(frames.AcceptItem, st.builds(m.Accept, acquire, number, number, number)),
@@ -210,7 +210,8 @@ item: st.SearchStrategy[Any] = st.one_of(
     ),
     st.builds(frames.WithdrawItem, st.builds(m.Withdraw, name, name, number)),
     st.builds(
-        frames.DropItem, st.builds(m.Drop, st.builds(ops.Release, name, name, st.none() | name, st.booleans()), number)
+        frames.DropItem,
+        st.builds(m.Drop, st.builds(ops.Release, name, name, st.none() | name, st.booleans(), name, number), number),
     ),
     st.builds(frames.EndItem, st.builds(m.End, st.builds(ops.Revoke, name, st.booleans(), st.none() | number))),
     st.builds(frames.LookItem, st.builds(m.Look, name)),

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from leasehold.core.lease import MAX_RESOURCE_BYTES, TOKEN_LIMIT
+from leasehold.core.ops import LONGEST_RESERVATION_NS
 from leasehold.core.paxos.messages import Accept, Drop, End, Extend, Scan
 from leasehold.core.timing import MAX_TTL_NS
 
 if TYPE_CHECKING:
-    from leasehold.core.ops import Acquire
+    from leasehold.core.ops import Acquire, Release
     from leasehold.core.paxos.messages import Item
 
 LONGEST_NAME: Final = MAX_RESOURCE_BYTES + 65
@@ -36,7 +37,12 @@ def problem(item: Item) -> str:
     if isinstance(item, Extend):
         return _bad_name(item.op.resource, item.op.lease_id) or _negative(item.op.ttl_ns)
     if isinstance(item, Drop):
-        return _bad_name(item.op.resource, item.op.lease_id) or _too_long(item.op.successor or "", "")
+        release = item.op
+        return (
+            _bad_name(release.resource, release.lease_id)
+            or _too_long(release.successor or "", "")
+            or _bad_handover(release)
+        )
     if isinstance(item, End):
         return _bad_name(item.op.resource, "")
     return _bad_name(item.resource, getattr(item, "lease_id", ""))
@@ -50,6 +56,12 @@ def _bad_name(resource: str, lease_id: str) -> str:
 
 def _too_long(holder: str, notify: str) -> str:
     return "a name is too long" if len(holder) > LONGEST_HOLDER or len(notify) > LONGEST_ID else ""
+
+
+def _bad_handover(op: Release) -> str:
+    if len(op.state) > LONGEST_METADATA:
+        return "the state is too large"
+    return "" if 0 <= op.reserve_ns <= LONGEST_RESERVATION_NS else "a reservation is too long, or negative"
 
 
 def _negative(*times: int) -> str:
