@@ -4,17 +4,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold.testing.conformance.reentry import Reentry
-from leasehold.testing.conformance.semaphores import Semaphores
-from leasehold.testing.conformance.sessions import Sessions
-from leasehold.testing.conformance.several import Several
-from tests.conformance.test_etcd import EtcdHarness
+from leasehold.testing import StoreConformance
+from tests.conformance import test_etcd_over_time as over_time
+from tests.conformance.test_etcd import EtcdHarness, WhatALeaseIs
 from tests.servers.etcd import EtcdServer, etcd_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = pytest.mark.consensus
+ELSEWHERE = {*WhatALeaseIs.__mro__, *over_time.TestEtcdOverTime.__mro__}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -24,5 +22,7 @@ def server() -> Iterator[EtcdServer]:
         yield server
 
 
-class TestPatternsOnEtcd(Sessions, Several, Semaphores, Reentry):
+class TestPatternsOnEtcd(*(base for base in StoreConformance.__bases__ if base not in ELSEWHERE)):  # type: ignore[misc]
+    """All cases that are in no other file."""
+
     harness = EtcdHarness
