@@ -13,10 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import leasehold
 from leasehold import (
+    AsyncBundle,
     AsyncClient,
     AsyncGrant,
     AsyncLease,
     AsyncPlace,
+    AsyncSemaphore,
+    AsyncSession,
+    Bundle,
     AsyncTerm,
     Client,
     Contender,
@@ -31,6 +35,8 @@ from leasehold import (
     Place,
     Record,
     Renewal,
+    Semaphore,
+    Session,
     State,
     Term,
     Timing,
@@ -57,7 +63,7 @@ INTRODUCTION = """
 Import these from `leasehold`. Durations are seconds, `int` or `float`, or a
 `timedelta`. Fields in `_ns` are nanoseconds, those in `_us` microseconds of the wall clock since 1970. `watch()` returns
 an iterator, to be used in a `with` or closed. What `AsyncClient.acquire()` returns is awaited for the lease, or used in
-an `async with`.
+an `async with`; so are an `Opening[...]` for what it opens and, on the async face, a semaphore's `acquire()`.
 """
 
 
@@ -136,7 +142,9 @@ def api_page() -> str:
         INTRODUCTION,
         _markdown(leasehold.__doc__ or "").partition("\n\n    ")[0],
     ]
-    for cls in (Client, AsyncClient, Lease, AsyncLease, Place, AsyncPlace, Grant, AsyncGrant, *ELECTION):
+    faces: list[type] = [Client, AsyncClient, Lease, AsyncLease, Place, AsyncPlace, Grant, AsyncGrant]
+    patterns: list[type] = [Session, AsyncSession, Bundle, AsyncBundle, Semaphore, AsyncSemaphore]
+    for cls in (*faces, *patterns, *ELECTION):
         parts += _class(cls)
     function = leasehold.drain_on_sigterm
     parts += [f"## {function.__name__}()", _code(function.__name__ + _signature(function)), _doc(function)]

@@ -31,6 +31,9 @@ from leasehold.errors import (
     StoreUnavailable,
     WouldDeadlock,
 )
+from leasehold.patterns.semaphore import AsyncSemaphore, Semaphore
+from leasehold.patterns.session import AsyncSession, Session
+from leasehold.patterns.several import AsyncBundle, Bundle
 
 if TYPE_CHECKING:
     from leasehold.client.aio import AsyncClient, AsyncGrant, AsyncLease, AsyncPlace
@@ -42,10 +45,14 @@ if TYPE_CHECKING:
 __version__ = "0.1.0.dev0"
 
 __all__ = [
+    "AsyncBundle",
     "AsyncClient",
     "AsyncGrant",
     "AsyncLease",
     "AsyncPlace",
+    "AsyncSemaphore",
+    "AsyncSession",
+    "Bundle",
     "AsyncTerm",
     "Client",
     "ConfigError",
@@ -67,6 +74,8 @@ __all__ = [
     "QueueFull",
     "Record",
     "Renewal",
+    "Semaphore",
+    "Session",
     "State",
     "StillWorking",
     "StoreUnavailable",

@@ -123,6 +123,27 @@ def test_the_one_that_waits_reads_its_call_itself_and_then_the_thread_goes_on(de
     desk.line.wait_for_reader("leasehold-listener")
 
 
+def test_a_call_that_comes_while_the_reader_changes_is_not_slept_over(desk: Desk) -> None:
+    """The thread of its own is called away, and has just read the call for the one that takes its place."""
+    desk.line.wait_for_reader("leasehold-listener")
+    interrupt, ring = desk.line.interrupt, desk.listener._take
+
+    def call_and_interrupt() -> None:
+        desk.line.say("first")
+        interrupt()
+
+    def take_slowly(news: list[Event | Notice]) -> None:
+        time.sleep(0.1)
+        ring(news)
+
+    desk.line.interrupt = call_and_interrupt  # type: ignore[method-assign]
+    desk.listener._take = take_slowly
+    started = time.monotonic()
+    desk.wait("first").join(LONG)
+    assert desk.bells["first"].called
+    assert time.monotonic() - started < LONG / 2
+
+
 def test_one_of_several_reads_for_all_and_another_follows_it(desk: Desk) -> None:
     desk.line.wait_for_reader("leasehold-listener")
     first = desk.wait("first")

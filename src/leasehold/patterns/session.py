@@ -6,7 +6,7 @@ itself, and what is written under it is to be guarded by its own token.
 
 from __future__ import annotations
 
-import secrets
+import os
 from typing import TYPE_CHECKING, Generic
 
 from leasehold.patterns.ports import A, L
@@ -29,7 +29,7 @@ PREFIX = "session/"
 
 def new_name() -> str:
     """Return a name that no other session has."""
-    return PREFIX + secrets.token_hex(8)
+    return PREFIX + os.urandom(8).hex()
 
 
 class BaseSession:

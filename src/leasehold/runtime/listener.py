@@ -141,7 +141,7 @@ class Listener:
     def _read(self, seconds: float, bell: Bell | None = None) -> None:
         with self._reading:
             if bell is not None and bell.called:
-                return  # whoever read until now has heard the call
+                return  # by the reader before us, with the last that it read: nobody would wake us
             try:
                 news = self._subscription.get(seconds)
             except Exception:  # noqa: BLE001 - whatever it was, the waiters come by themselves

@@ -25,11 +25,15 @@ PATIENCE = 30.0
 class Face(Protocol):
     """One client, in plain blocking calls."""
 
+    client: Any
+
     def acquire(self, resource: str, **terms: Any) -> Tenure: ...
     def try_acquire(self, resource: str, **terms: Any) -> Tenure | None: ...
     def enqueue(self, resource: str, **terms: Any) -> Any: ...
     def wait(self, place: Any, seconds: float) -> Tenure | None: ...
     def within(self, resource: str, body: Callable[[Tenure], object], **terms: Any) -> None: ...
+    def result(self, value: Any) -> Any: ...
+    def inside(self, entered: Any, body: Callable[[Any], object]) -> None: ...
     def release(self, lease: Tenure) -> bool: ...
     def hand_over(self, lease: Tenure, to: str, state: bytes = b"", within: float = 5.0) -> bool: ...
     def drain(self, lease: Tenure, timeout: float | None = None, **how: Any) -> bool: ...
@@ -75,6 +79,15 @@ class SyncFace:
     def within(self, resource: str, body: Callable[[Any], object], **terms: Any) -> None:
         with self.client.acquire(resource, **terms) as lease:
             body(lease)
+
+    def result(self, value: Any) -> Any:
+        """Return it: here it is there already."""
+        return value
+
+    def inside(self, entered: Any, body: Callable[[Any], object]) -> None:
+        """Run the body in a ``with``."""
+        with entered as thing:
+            body(thing)
 
     def release(self, lease: Any) -> bool:
         return bool(lease.release())
@@ -155,6 +168,23 @@ class AsyncFace:
                 await asyncio.to_thread(body, lease)
 
         self.run(within())
+
+    def result(self, value: Any) -> Any:
+        """Return what is awaited."""
+
+        async def result() -> Any:
+            return await value
+
+        return self.run(result())
+
+    def inside(self, entered: Any, body: Callable[[Any], object]) -> None:
+        """Run the body in an ``async with``."""
+
+        async def inside() -> None:
+            async with entered as thing:
+                await asyncio.to_thread(body, thing)
+
+        self.run(inside())
 
     def release(self, lease: Any) -> bool:
         return bool(self.run(lease.release()))

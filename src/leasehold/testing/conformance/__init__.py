@@ -18,7 +18,11 @@ from leasehold.testing.conformance.naming import Naming
 from leasehold.testing.conformance.ordering import Ordering
 from leasehold.testing.conformance.processes import Processes
 from leasehold.testing.conformance.queueing import Queueing
+from leasehold.testing.conformance.reentry import Reentry
 from leasehold.testing.conformance.renewing import Renewing
+from leasehold.testing.conformance.semaphores import Semaphores
+from leasehold.testing.conformance.sessions import Sessions
+from leasehold.testing.conformance.several import Several
 from leasehold.testing.conformance.tokens import Tokens
 from leasehold.testing.conformance.waiting import Waiting
 from leasehold.testing.conformance.watching import Watching
@@ -37,6 +41,10 @@ class StoreConformance(
     Handover,
     Limits,
     Family,
+    Sessions,
+    Several,
+    Semaphores,
+    Reentry,
     Electing,
     Draining,
     Watching,

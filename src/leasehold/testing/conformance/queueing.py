@@ -79,7 +79,7 @@ class Queueing(Case):
         place = faulty_face.enqueue("job", ttl=30)
         faulty.matching = lambda op: isinstance(op, Acquire)
         faulty.lost_replies = 10**6
-        faulty_face.client._engine.timeout = 0.2  # type: ignore[attr-defined]
+        faulty_face.client._engine.timeout = 0.2
         place._claim.patience_ns = 0
         with pytest.raises(StoreUnavailable):
             faulty_face.wait(place, PATIENCE)
