@@ -34,6 +34,30 @@ MUTANTS = {
         "belief = machine.granted(now + tenure._timing.safe_time(outcome.ttl_ns))",
         "deadline_counts or outlives",
     ),
+    "drained without waiting for the work": (
+        "patterns/drain.py",
+        "    if not empty.wait(seconds):",
+        "    if not empty.wait(0) and False:",
+        "last_work",
+    ),
+    "drained while more work is taken": (
+        "patterns/drain.py",
+        "            self._closed = True",
+        "            self._closed = False",
+        "last_work",
+    ),
+    "freed by the end of a with, under work in flight": (
+        "client/sync.py",
+        "(self._is_at_work() and not raising)",
+        "False",
+        "under_work",
+    ),
+    "a lost term that ends the campaign": (
+        "patterns/campaign.py",
+        "        return self._is_own(exc)",
+        "        return False",
+        "loss_ends",
+    ),
     "renewal without owner check": (
         "core/rules.py",
         "    if entry.lease_id != op.lease_id:\n        if entry.token == op.token",

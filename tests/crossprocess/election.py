@@ -93,19 +93,23 @@ class Field:
         self._running[name].send_signal(signum)
 
     def leader_after(self, client: Client, token: int) -> Leader:
-        """Wait for a leader with a newer token."""
+        """Wait for a leader with a newer token, that knows itself that it leads."""
         seen: list[Leader] = []
 
         def leads() -> bool:
             for name, process in self._running.items():
                 assert process.poll() is None, f"{name} ended with {process.returncode}"
             leader = client.leader(ELECTION)
-            if leader is not None and leader.token > token:
+            if leader is not None and leader.token > token and self._knows(leader):
                 seen.append(leader)
             return bool(seen)
 
         until(leads, "the election of a leader", 60)
         return seen[0]
+
+    def _knows(self, leader: Leader) -> bool:
+        log = self._folder / f"{leader.holder}.log"
+        return log.exists() and f'"token": {leader.token},' in log.read_text().replace("}", ",")
 
     def end(self) -> None:
         for name in list(self._running):
@@ -136,9 +140,7 @@ def hold_election(url: str, folder: Path, *, rounds: int, ttl: float, seed: int)
                     field.signal(name, signal.SIGUSR1)
                 else:
                     field.signal(name, signal.SIGSTOP)
-                    time.sleep(ttl * dice.uniform(1.1, 1.6))
-                    field.leader_after(client, token)
-                    time.sleep(0.1)
+                    time.sleep(ttl * dice.uniform(1.4, 2))  # and no longer: it may hold the lock of a SQLite file
                     field.signal(name, signal.SIGCONT)
         finally:
             field.end()

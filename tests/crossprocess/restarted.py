@@ -8,6 +8,7 @@ the first that waits, with its exact place; without, SIGTERM ends it as it ends 
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 import threading
@@ -54,7 +55,9 @@ class Units:
                 self._done.remove(self._done_below)
                 self._done_below += 1
             if unit % CHECKPOINT == 0:
-                (self._folder / "checkpoint").write_text(str(self._done_below))
+                scratch = self._folder / f"checkpoint.{os.getpid()}"
+                scratch.write_text(str(self._done_below))
+                scratch.replace(self._folder / "checkpoint")
 
     def place(self) -> bytes:
         """Return how far the work has come, once nothing is in flight."""

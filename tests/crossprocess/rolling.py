@@ -15,6 +15,7 @@ from leasehold import Client
 from leasehold.runtime.clock import SYSTEM
 from leasehold.testing.conformance.base import until
 from tests.crossprocess.restarted import JOB
+from tests.crossprocess.stalls import Stalls
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -42,19 +43,29 @@ class Report(NamedTuple):
     """When, which unit, and by whom."""
     lost: list[int]
     twice: list[int]
+    stalls: Stalls
 
     @property
     def gaps(self) -> list[float]:
         """Seconds without a holder, from one to the next."""
         return [(later.start - earlier.end) / 1e9 for earlier, later in itertools.pairwise(self.holds)]
 
+    @property
+    def own_gaps(self) -> list[float]:
+        """The same without the time for which the machine gave us no processor."""
+        pairs = itertools.pairwise(self.holds)
+        held_up = [self.stalls.between(earlier.end, later.start) for earlier, later in pairs]
+        return [gap - stall for gap, stall in zip(self.gaps, held_up, strict=True)]
+
     def __str__(self) -> str:
         gaps = sorted(1000 * gap for gap in self.gaps)
-        at = {p: gaps[min(len(gaps) - 1, int(p / 100 * len(gaps)))] for p in (50, 99)}
+        own = sorted(1000 * gap for gap in self.own_gaps)
+        at = {p: min(len(gaps) - 1, int(p / 100 * len(gaps))) for p in (50, 99)}
         return (
             f"{len(self.restarts)} restarts, {len(gaps)} changes of the holder; {len(self.done)} units done, "
             f"{len(self.lost)} lost, {len(self.twice)} done twice; "
-            f"gaps: p50 {at[50]:.1f} ms, p99 {at[99]:.1f} ms, longest {gaps[-1]:.1f} ms"
+            f"gaps: p50 {gaps[at[50]]:.1f} ms, p99 {gaps[at[99]]:.1f} ms, longest {gaps[-1]:.1f} ms; without the "
+            f"machine's hold-ups: p50 {own[at[50]]:.1f} ms, p99 {own[at[99]]:.1f} ms, longest {own[-1]:.1f} ms"
         )
 
 
@@ -76,7 +87,7 @@ def roll(url: str, folder: Path, *, drain: bool, cycles: int, pause: float = 0.3
         code = process.wait(60)
         assert not drain or code == 0, f"{name} ended with {code}"
 
-    with Client(url) as client:
+    with Client(url) as client, Stalls() as stalls:
 
         def there(names: set[str], token: int) -> bool:
             """Whether one of them works, with a newer token, and the others wait."""
@@ -105,10 +116,10 @@ def roll(url: str, folder: Path, *, drain: bool, cycles: int, pause: float = 0.3
                 process.terminate()
             for process in running.values():
                 process.wait(60)
-    return _judge(folder, begun, restarts)
+    return _judge(folder, begun, restarts, stalls)
 
 
-def _judge(folder: Path, begun: int, restarts: list[tuple[str, int]]) -> Report:
+def _judge(folder: Path, begun: int, restarts: list[tuple[str, int]], stalls: Stalls) -> Report:
     notes: list[dict[str, Any]] = [
         json.loads(line)
         for path in folder.glob("*.log")
@@ -125,6 +136,7 @@ def _judge(folder: Path, begun: int, restarts: list[tuple[str, int]]) -> Report:
         done=done,
         lost=[unit for unit in range(max(counts)) if unit not in counts],
         twice=[unit for unit, count in counts.items() if count > 1],
+        stalls=stalls,
     )
 
 

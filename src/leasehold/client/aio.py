@@ -149,7 +149,7 @@ class AsyncLease(Tenure):
             release = Release(self._op.resource, self._op.lease_id)
         # Stop believing and renewing first: a late renewal must not follow the release.
         self._advance(RELEASED, now)
-        if not self._to_give_back():
+        if not self._to_give_back() or (self._is_at_work() and not raising):
             return False
         try:
             outcome, _ = await _call(self._engine, release)

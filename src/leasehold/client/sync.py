@@ -136,7 +136,7 @@ class Lease(Tenure):
         try:
             # Stop believing and renewing first: a late renewal must not follow the release.
             self._advance(RELEASED, now)
-            if not self._to_give_back():
+            if not self._to_give_back() or (self._is_at_work() and not raising):
                 return False
             outcome = engine.store.apply([release], timeout=engine.timeout)[0]
         except BaseException:
@@ -471,7 +471,7 @@ class Client(BaseClient):
         *,
         ready: Callable[[], Any] | None = None,
         **options: Unpack[Options],
-    ) -> Result | None:
+    ) -> Result:
         """Call ``work(term)`` while we lead, and again after each loss, until it returns while leading or has resigned.
 
         The work has to look: ``term.check()`` raises when the term is lost. Nothing goes on before it has returned.

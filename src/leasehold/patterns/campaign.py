@@ -123,10 +123,11 @@ class Campaign:
         if term is None:
             return True
         well = term.went_well
-        try:
-            term.resign()
-        except LeaseholdError as error:
-            log().warning("the term could not be given back, and ends by itself: %s", error)
+        if term.is_leader:
+            try:
+                term.resign()
+            except LeaseholdError as error:
+                log().warning("the term could not be given back, and ends by itself: %s", error)
         return well
 
     def _stand(self) -> Any:
@@ -140,7 +141,7 @@ class Campaign:
             place.leave()
 
 
-def lead(campaign: Campaign, work: Callable[[Term], Result]) -> Result | None:
+def lead(campaign: Campaign, work: Callable[[Term], Result]) -> Result:
     """Run the work in each term, until it has returned while leading, or after it resigned; return what it returned."""
     for term in campaign:
         with term:
@@ -148,7 +149,7 @@ def lead(campaign: Campaign, work: Callable[[Term], Result]) -> Result | None:
             if term.went_well:
                 return result
         log().info("no longer the leader of %r, and the work has stopped", term.resource)
-    return None
+    raise AssertionError("nobody stops this one")
 
 
 class Observation:

@@ -70,7 +70,9 @@ class AsyncTerm(BaseTerm):
         try:
             await inner.__aexit__(exc_type, exc, traceback)
         except TimeoutError:
-            return self._cut is not None
+            if self._cut is None:
+                raise
+            return True
         except LeaseLost as error:
             if not self._is_own(error):
                 raise
@@ -119,10 +121,11 @@ class AsyncCampaign:
         if term is None:
             return True
         well = term.went_well
-        try:
-            await term.resign()
-        except LeaseholdError as error:
-            log().warning("the term could not be given back, and ends by itself: %s", error)
+        if term.is_leader:
+            try:
+                await term.resign()
+            except LeaseholdError as error:
+                log().warning("the term could not be given back, and ends by itself: %s", error)
         return well
 
 

@@ -118,10 +118,16 @@ def drain(tenure: Any, timeout: Duration | None, to: Heir, state: State, within:
 
 async def drain_async(tenure: Any, timeout: Duration | None, to: Heir, state: State, within: Duration) -> bool:  # noqa: ASYNC109 - it ends the wait, not the work
     """Do the same on an event loop; what is asked for may have to be awaited."""
-    import asyncio  # noqa: PLC0415 - threads don't need it
+    import asyncio  # noqa: PLC0415 - threads don't need these
+    import contextlib  # noqa: PLC0415
 
     seconds, empty, loop = seconds_of(timeout), asyncio.Event(), asyncio.get_running_loop()
-    intake_of(tenure).close(lambda: loop.call_soon_threadsafe(empty.set))
+
+    def tell() -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(empty.set)
+
+    intake_of(tenure).close(tell)
     try:
         async with asyncio.timeout(seconds):
             await empty.wait()

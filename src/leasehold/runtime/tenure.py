@@ -226,6 +226,10 @@ class Tenure:
         """Whether the store may still have it under our id, so that giving it back makes sense."""
         return not self._released and self._belief.loss in DISPOSABLE and self._generation == self._engine.generation
 
+    def _is_at_work(self) -> bool:
+        """Whether counted work is in flight. Then the end of a ``with`` gives nothing back: it ends with its TTL."""
+        return self._intake is not None and self._intake.in_flight > 0
+
     def _is_last_out(self) -> bool:
         """Leave it; whether nobody else is inside."""
         with self._lock:

@@ -10,12 +10,13 @@ import pytest
 from leasehold.errors import Draining as NoMoreWork
 from leasehold.errors import LeaseLost, StillWorking
 from leasehold.stores.base import Capability
-from leasehold.testing.conformance.base import Case, Thread, require, until
+from leasehold.testing.conformance.base import PATIENCE, Case, Thread, require, until
 from leasehold.testing.faces import SyncFace
 
 if TYPE_CHECKING:
     from typing import Any
 
+    from leasehold.runtime.tenure import Tenure
     from leasehold.stores.base import Store
     from leasehold.testing.faces import Face
     from leasehold.testing.harness import Harness
@@ -84,6 +85,22 @@ class Draining(Case):
         work.end()
         assert face.drain(lease, 10)
         assert other.try_acquire("job") is not None
+
+    def test_a_with_that_ends_under_work_in_flight_frees_nothing_before_the_ttl(
+        self, face: Face, other: Face, lab: Harness
+    ) -> None:
+        works: list[InFlight] = []
+        leases: list[Tenure] = []
+
+        def body(lease: Tenure) -> None:
+            leases.append(lease)
+            works.append(InFlight(lease))
+
+        face.within("job", body, ttl=lab.steady)
+        assert not leases[0].held
+        assert other.try_acquire("job") is None
+        assert other.acquire("job", ttl=30, wait=PATIENCE).token > leases[0].token
+        works[0].end()
 
     def test_a_lost_lease_takes_no_work(self, face: Face, other: Face) -> None:
         lease: Any = face.acquire("job", ttl=30)
