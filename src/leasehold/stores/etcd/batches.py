@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from leasehold.core.ops import Acquire
+from leasehold.core.ops import Acquire, Granted, Release
 from leasehold.stores.etcd.task import Task
 
 if TYPE_CHECKING:
@@ -69,7 +69,10 @@ def _portions(tasks: list[tuple[Task, int]], heaviest: int) -> Iterator[list[Tas
 
 def _bytes_of(task: Task) -> int:
     """Return about how much more than a usual one a transaction has to carry."""
-    return 2 * len(task.op.metadata) if isinstance(task.op, Acquire) else 0
+    if isinstance(task.op, Release):
+        return len(task.op.state)
+    inherited = len(task.planned.state) if isinstance(task.planned, Granted) else 0
+    return 2 * (len(task.op.metadata) + inherited) if isinstance(task.op, Acquire) else 0
 
 
 def _names(op: Op) -> list[str]:

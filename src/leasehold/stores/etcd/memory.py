@@ -95,12 +95,12 @@ class Memory:
             self._leases.give(place)
 
     def free_for(self, snapshot: Snapshot) -> int:
-        """Return for how long this client has seen a resource free, and the same waiter first."""
-        if not snapshot.waits and not (snapshot.kv and snapshot.kv.value.get("successor")):
+        """Return for how long this client has seen a resource free, and the same one first."""
+        if not snapshot.waits:
             return 0
         now = self._clock.now()
-        waiters = snapshot.waiters()
-        what = (snapshot.modified, waiters[0].created if waiters else 0)
+        first = snapshot.kept() or next(iter(snapshot.waiters()), None)
+        what = (snapshot.modified, first.created if first else 0)
         seen = self._seen_free.get(snapshot.resource)
         if seen is None or seen[0] != what:
             _make_room(self._seen_free)

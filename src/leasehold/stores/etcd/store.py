@@ -55,6 +55,7 @@ class EtcdStore:
             | Capability.PUSH
             | Capability.WATCH
             | Capability.GRACE
+            | Capability.PATTERNS
         ),
         not_promised=(
             "that a resource is free at the moment of the expiry: about half a second later at most, or after a new "
@@ -99,9 +100,8 @@ class EtcdStore:
         return iter(sorted(found.values(), key=lambda record: record.resource))
 
     def waiters(self, resource: str, *, timeout: float) -> list[Contender]:
-        """Return who waits for the resource, as long as somebody holds it."""
-        record = self.read([resource], timeout=timeout)[0]
-        return list(record.queue) if record else []
+        """Return who waits for the resource."""
+        return self._reading.waiters(resource, self._give_up(timeout))
 
     def subscribe(self, prefix: str | None = None) -> EtcdSubscription:
         """Be told, over a connection of its own."""
