@@ -37,7 +37,7 @@ class Deciding:
             return set()
         op = task.op
         table = Table(op, self._layout, task.loaded, task.left, self._clock)
-        table.free_for = self._memory.free_for
+        table.free_for, table.certain = self._memory.free_for, self._memory.certain
         try:
             outcome = rules.apply(table, op, table.now)
         except Missing as missing:

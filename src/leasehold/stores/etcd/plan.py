@@ -96,7 +96,7 @@ def undoing(layout: Layout, op: Acquire, modified: int) -> Plan:
     for why, ns in ((DELAY, op.lock_delay_ns), (HOLD, op.hold_at_least_ns)):
         if ns:
             undo.deletes.append(layout.closed(op.resource, why))
-    if op.grace_ns:
+    if op.grace_ns or op.ttl_ns == 0:
         undo.deletes.append(layout.grace(op.resource, op.lease_id))
     return undo
 
@@ -118,7 +118,10 @@ def rebound(layout: Layout, op: Renew, loaded: dict[str, Snapshot]) -> Plan:
         name = kv.value["parent"][0]
         parent = loaded[name].held()
         assert parent is not None
-        puts = [(key, rewritten(kv), parent.lease), (layout.under(name) + op.resource, {}, parent.lease)]
+        puts: list[tuple[str, dict[str, Any], str | int]] = [
+            (key, rewritten(kv), parent.lease),
+            (layout.under(name) + op.resource, {}, parent.lease),
+        ]
         compare = [unchanged(key, before.modified), exists(kv.key), unchanged(parent.key, parent.modified)]
         return Plan(compare, puts)
     value = {**rewritten(kv), "ttl_ns": max(op.ttl_ns, kv.value["ttl_ns"])}
@@ -226,13 +229,14 @@ class _Making:
             made.needs[KEPT] = whole_seconds(reservation.until_ns - self._table.now)
             made.puts.append((layout.kept(resource), {**value, "reserve_ns": to.reserve_ns}, KEPT))
             return
-        if kept is not None and (reservation is None or reservation.lease_id != kept.value["id"]):
+        moved_on = to is not None and (reservation is None or reservation.lease_id != (kept and kept.value["id"]))
+        if kept is not None and (made.grants or moved_on):
             made.deletes.append(kept.key)
         note = before.kv
         next_one = reservation.lease_id if reservation else ""
         if to is not None and note is not None and not note.held and next_one not in ("", before.first()):
-            value = {**note.value, "reserved": next_one, "again": True}
-            made.puts.append((layout.lease(resource), value, NOTES))  # whose turn it was has left
+            # Whose turn it was has left.
+            made.puts.append((note.key, {**note.value, "reserved": next_one, "again": True}, NOTES))
 
     def _grant(self, op: Acquire, entry: Entry) -> None:
         made, layout, table = self.made, self._layout, self._table

@@ -175,7 +175,7 @@ class Results:
             return outcome
         (other,) = self._leases.grant([whole_seconds(left[1])], give_up)
         key = self._layout.lease(task.op.resource)
-        value = {**rewritten(kv), "revoked": True}
+        value = {**rewritten(kv), "revoked": True, "ttl_ns": kv.value["ttl_ns"] or left[1]}
         move = transaction([unchanged(key, revision)], [put(key, value, other.id)], [])
         answer = self._members.transact(move, give_up)
         if not answer.get("succeeded"):

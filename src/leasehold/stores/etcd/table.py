@@ -116,6 +116,8 @@ class Table:
         self.wall_us = clock.wall_us()
         self.free_for: Callable[[Snapshot], int] = lambda _: 0
         """For how long a resource was seen free."""
+        self.certain: Callable[[str, str, int], int] = lambda *_: 0
+        """For how long an etcd lease lasts that a lease of our own hangs on; 0 where it isn't ours, or that is over."""
         self.events: list[Event] = []
         self.notices: list[Notice] = []
         self.saved: dict[str, Entry] = {}
@@ -152,14 +154,18 @@ class Table:
 
     def _time_left(self, lease: int, resource: str, owner: str = "", *, matters: bool = True) -> int:
         """Return the time that others have to wait, at most; or, for whoever relies on it, that is left at least."""
+        op = self._op
+        for_others = isinstance(op, Revoke) or (isinstance(op, Acquire) and op.lease_id != owner)
+        at_most = for_others and resource == op.resource
+        known = 0 if at_most else self.certain(resource, owner, lease)
+        if known > 0:
+            return known
         left = self._left.get(lease)
         if left is None:
             if matters:
                 self.guessed.add(lease)
             return SECOND
-        op = self._op
-        for_others = isinstance(op, Revoke) or (isinstance(op, Acquire) and op.lease_id != owner)
-        return max(1, left[for_others and resource == op.resource])
+        return max(1, left[at_most])
 
     def _entry(self, snapshot: Snapshot) -> Entry:
         entry = Entry(snapshot.resource)

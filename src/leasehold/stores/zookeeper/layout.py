@@ -8,7 +8,8 @@
         queue/RESOURCE/HASH-0007  ephemeral: a waiter
         sessions/ID               ephemeral: written to whenever leases of that session are renewed
         clients/ADDRESS           ephemeral: written to when a lease of that client is revoked
-        children/HASH/RESOURCE    ephemeral: what stands under the lease with that id
+        children/HASH             how many leases under the one with that id were ended by somebody else
+        children/HASH/RESOURCE    ephemeral: what stands under it
         watchers/ADDRESS          ephemeral: somebody who watches
         events/e-0000000012       what happened, while somebody watches
 

@@ -48,6 +48,16 @@ class Seen(NamedTuple):
         """Whether nobody holds it, and it is only not free yet."""
         return "closed" in self.node
 
+    def is_for(self, mark: str, holder: str) -> bool:
+        """Whether it was handed over to this waiter or, if none had the successor's name, to a holder of this name."""
+        heir = self.node.get("heir")
+        return self.is_closed and (mark == heir if heir else holder == self.node.get("successor"))
+
+    def is_overdue(self, wall_us: int) -> bool:
+        """Whether it is held beyond its soft limit, by the wall clocks of two hosts, and nobody has ended it yet."""
+        soft = self.node.get("soft", 0)
+        return 0 < soft <= (wall_us - self.node["granted"]) * 1000 and not (self.is_closed or self.node.get("revoked"))
+
 
 class Identity(NamedTuple):
     """The node of a lease id."""
@@ -73,6 +83,12 @@ class Sight(NamedTuple):
     waiters: list[str]
     has_queue: bool
     identity: Identity | None
+
+    @property
+    def heir_is_gone(self) -> bool:
+        """Whether it was handed over to a waiter that has left the queue since."""
+        heir = self.lease.node.get("heir") if self.lease is not None else None
+        return heir is not None and not any(name.startswith(heir) for name in self.waiters)
 
     def holds(self, mark: str) -> bool:
         """Whether the lease is that of this id."""

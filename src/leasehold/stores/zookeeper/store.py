@@ -48,7 +48,15 @@ class ZooKeeperStore:
         waiting_order="strict",
         platforms="ZooKeeper 3.5 or newer",
         capabilities=(
-            Capability.CROSS_PROCESS | Capability.CROSS_HOST | Capability.DURABLE | Capability.PUSH | Capability.WATCH
+            Capability.CROSS_PROCESS
+            | Capability.CROSS_HOST
+            | Capability.DURABLE
+            | Capability.PUSH
+            | Capability.WATCH
+            | Capability.HANDOVER
+            | Capability.RECOVER
+            | Capability.SESSIONS
+            | Capability.CONTENDERS
         ),
         not_promised=(
             "a TTL longer than the servers' maxSessionTimeout less a tick (refused), a grace period, "
@@ -116,9 +124,11 @@ class ZooKeeperStore:
         return iter(found)
 
     def waiters(self, resource: str, *, timeout: float) -> list[Contender]:
-        """Return who waits for the resource, as long as somebody holds it."""
-        record = self.read([resource], timeout=timeout)[0]
-        return list(record.queue) if record else []
+        """Return who waits for the resource."""
+        from leasehold.stores.zookeeper import reading  # noqa: PLC0415 - as above
+
+        found: list[Contender] = self._ask(lambda main: reading.waiters(self._desk, main, resource), timeout)
+        return found
 
     def subscribe(self, prefix: str | None = None) -> ZooKeeperSubscription:
         """Be told."""
