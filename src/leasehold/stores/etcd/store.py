@@ -60,7 +60,7 @@ class EtcdStore:
         not_promised=(
             "that a resource is free at the moment of the expiry: about half a second later at most, or after a new "
             "leader's full time; tokens above those of a cluster that was restored from a snapshot, to clients that "
-            "have seen none"
+            "have seen none; a soft limit more exact than the hosts' wall clocks agree"
         ),
         min_ttl_ns=SECOND,
     )

@@ -59,8 +59,9 @@ class ZooKeeperStore:
             | Capability.CONTENDERS
         ),
         not_promised=(
-            "a TTL longer than the servers' maxSessionTimeout less a tick (refused), a grace period, "
-            "a minimum hold or a lock delay beyond the end of the client's session"
+            "a TTL longer than the servers' maxSessionTimeout less a tick (refused), a grace period, priorities, "
+            "a bounded queue; a minimum hold, a lock delay or a handover beyond the end of the client's session; "
+            "a soft limit more exact than the hosts' wall clocks agree"
         ),
         min_ttl_ns=SECOND // 2,
     )
