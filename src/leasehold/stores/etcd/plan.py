@@ -38,7 +38,7 @@ class Plan:
     granted: dict[str, Any] | None = None
     """The value of the key, where the one who asks gets the lease."""
     revokes: bool = False
-    """Whether the lease is to be renewed no more."""
+    """Whether the lease is renewed no more, and has yet to move to an etcd lease that nobody keeps alive."""
 
     @property
     def grants(self) -> bool:
@@ -190,6 +190,8 @@ class _Making:
             self._end(entry, held, before)
         elif held is not None:
             self._note(entry, held)
+            if entry.resource == op.resource:
+                self.made.revokes = bool(entry.revoked) and not held.value.get("moved")
         rides = held is not None and entry.parent is not None
         if late is not None and (entry.lease_id != was or entry.revoked or not (entry.grace_ns or rides)):
             self.made.deletes.append(late.key)  # it doesn't come back any more
@@ -282,6 +284,5 @@ class _Making:
         if "revoked" in changed:
             value["revoked_us"] = self._table.wall_us
             value["news"] = str(Loss.REVOKED)
-            self.made.revokes = True
         if changed:
             self.made.puts.append((self._layout.lease(entry.resource), value, kv.lease))

@@ -143,8 +143,7 @@ class Results:
                 self._end_grip(op, task, give_up)
         if isinstance(op, Renew) and OWN in task.leases:
             outcome = self._rebound(op, task, revision, started)
-        if task.plan is not None and task.plan.revokes:
-            assert isinstance(outcome, (Released, Held))
+        if task.plan is not None and task.plan.revokes and isinstance(outcome, (Released, Held)):
             outcome = self._shorten(task, outcome, revision, give_up)
         task.leases = {}
         task.start_over()
@@ -171,12 +170,13 @@ class Results:
         kv = task.loaded[task.op.resource].kv
         assert kv is not None
         left = self._leases.time_left([kv.lease], give_up).get(kv.lease)
-        if left is None or kv.value.get("revoked"):
+        if left is None:
             return outcome
         (other,) = self._leases.grant([whole_seconds(left[1])], give_up)
         key = self._layout.lease(task.op.resource)
-        value = {**rewritten(kv), "revoked": True, "ttl_ns": kv.value["ttl_ns"] or left[1]}
-        move = transaction([unchanged(key, revision)], [put(key, value, other.id)], [])
+        value = {**rewritten(kv), "revoked": True, "moved": True, "ttl_ns": kv.value["ttl_ns"] or left[1]}
+        written = kv.modified if kv.value.get("revoked") else revision
+        move = transaction([unchanged(key, written)], [put(key, value, other.id)], [])
         answer = self._members.transact(move, give_up)
         if not answer.get("succeeded"):
             self._leases.give(other)

@@ -13,7 +13,7 @@ from leasehold.errors import ConfigError
 from leasehold.stores.zookeeper import family
 from leasehold.stores.zookeeper.bells import Waiter
 from leasehold.stores.zookeeper.ending import revoke
-from leasehold.stores.zookeeper.layout import fingerprint
+from leasehold.stores.zookeeper.layout import fingerprint, place, priority_of
 from leasehold.stores.zookeeper.ledger import Holding
 from leasehold.stores.zookeeper.sight import (
     Seen,
@@ -34,6 +34,7 @@ from leasehold.stores.zookeeper.wire import (
     Delete,
     Failure,
     GetData,
+    Multi,
     SetData,
 )
 
@@ -119,7 +120,8 @@ class Acquisition:
         """Take what the first in the queue was called for, if it is free."""
         queue = self.desk.layout.queue(self.op.resource)
         waiter.was_called = False
-        outcome, _ = yield from self._grant((), (Delete(f"{queue}/{waiter.name}", ANY_VERSION),))
+        still_first = CheckVersion(queue, waiter.queue_version)
+        outcome, _ = yield from self._grant((still_first,), (Delete(f"{queue}/{waiter.name}", ANY_VERSION),))
         if outcome is not None:
             self.desk.main(self.seconds).call(Delete(queue, ANY_VERSION))  # which fails if others wait
         return outcome
@@ -151,7 +153,7 @@ class Acquisition:
                 return None, False
             holding = own_holding(desk, lease)
             evict = deletion(desk, op.resource, lease.mark, found.version)
-        ahead = [] if mine else self._ahead(sight)
+        ahead = [] if mine else self._ahead(sight, free=True)
         if ahead and not self._out_of_patience(ahead, now):
             return (yield from self._wait(sight, "", lease.token if lease else 0, 0)), False
         if holding is not None and not desk.ledger.give_up(holding, now):
@@ -196,12 +198,12 @@ class Acquisition:
         """Return the write that keeps the session."""
         return SetData(self.desk.layout.session(self.session.ready_id), b"", ANY_VERSION)
 
-    def _ahead(self, sight: Sight) -> list[str]:
-        """Return who comes before us."""
+    def _ahead(self, sight: Sight, *, free: bool = False) -> list[str]:
+        """Return who comes before us. What is free is for those in the queue."""
         for at, name in enumerate(sight.waiters):
             if name.startswith(self.mark):
                 return sight.waiters[:at]
-        return sight.waiters
+        return [name for name in sight.waiters if free or priority_of(name) >= self.op.priority]
 
     def _out_of_patience(self, ahead: list[str], now: int) -> bool:
         """Whether all before us had their time to come, since we first saw the resource free."""
@@ -217,7 +219,7 @@ class Acquisition:
     def _queue_behind(self, sight: Sight) -> tuple[Any, ...]:
         """Return the operations that take us out of the queue, and the queue away if nobody else is in it."""
         queue = self.desk.layout.queue(self.op.resource)
-        if not sight.has_queue:
+        if sight.queue_version is None:
             return Create(queue, b"", self.desk.acl, 0), Delete(queue, ANY_VERSION)
         own = [name for name in sight.waiters if name.startswith(self.mark)]
         ops = [Delete(f"{queue}/{name}", ANY_VERSION) for name in own]
@@ -336,8 +338,11 @@ class Acquisition:
         """Say who has it and, if asked to, get or keep a place in the queue."""
         desk, op = self.desk, self.op
         ahead = self._ahead(sight)
-        if not op.queue:
-            return Held(by, token, remaining, len(ahead) if by else max(1, len(ahead)))
+        own = [name for name in sight.waiters if name.startswith(self.mark)]
+        refused = op.queue and not own and 0 < op.queue_limit <= len(sight.waiters)
+        held = Held(by, token, remaining, len(ahead) if by else max(1, len(ahead)), refused)
+        if refused or not op.queue:
+            return held
         main = desk.main(self.seconds)
         waiter = desk.bells.waiters.get(op.lease_id)
         if waiter is None:
@@ -345,11 +350,10 @@ class Acquisition:
             desk.bells.waiters[op.lease_id] = waiter
         waiter.shown_ns = desk.clock.now()
         desk.reaper.note(waiter.shown_ns + WAITER_LIFE_NS)
-        own = [name for name in sight.waiters if name.startswith(self.mark)]
         if not own:
-            yield from self._join(main, waiter)
+            yield from self._join(main, waiter, sight)
             return None
-        waiter.name, waiter.is_first = own[0], not ahead
+        waiter.name, waiter.is_first, waiter.queue_version = own[0], not ahead, sight.queue_version or 0
         if op.notify in desk.callers:
             target = f"{desk.layout.queue(op.resource)}/{ahead[-1]}" if ahead else desk.layout.lease(op.resource)
             if waiter.watching != target:
@@ -357,16 +361,19 @@ class Acquisition:
                 if isinstance(there, Exception):
                     desk.bells.unwatch(main, waiter)
                     return None
-        return Held(by, token, remaining, len(ahead) if by else max(1, len(ahead)))
+        return held
 
-    def _join(self, main: Session, waiter: Waiter) -> Steps:
-        """Get a place at the end of the queue."""
+    def _join(self, main: Session, waiter: Waiter, sight: Sight) -> Steps:
+        """Get a place in the queue, if it is as it was seen. Those who come before others, or count them, change it."""
         desk, op = self.desk, self.op
         queue = desk.layout.queue(op.resource)
         said = json.dumps({"holder": op.holder, "since": desk.clock.wall_us(), "notify": op.notify}).encode()
-        _, joined = yield [
-            main.call(Create(queue, b"", desk.acl, 0)),
-            main.call(Create(f"{queue}/{self.mark}-", said, desk.acl, EPHEMERAL | SEQUENCE)),
-        ]
-        if not isinstance(joined, Exception):
-            waiter.name = joined.rpartition("/")[2]
+        version = sight.queue_version or 0
+        overtakes = any(priority_of(name) < op.priority for name in sight.waiters)
+        changes = op.priority or op.queue_limit or overtakes
+        same = SetData(queue, b"", version) if changes else CheckVersion(queue, version)
+        path = f"{queue}/{place(self.mark, op.priority)}"
+        joining = Multi((same, Create(path, said, desk.acl, EPHEMERAL | SEQUENCE)))
+        _, joined = yield [main.call(Create(queue, b"", desk.acl, 0)), main.call(joining)]
+        if joining.failure(joined) is None:
+            waiter.name = joined[1].rpartition("/")[2]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leasehold.core.ops import Event, EventKind, Loss, NotHeld, Released
 from leasehold.stores.zookeeper import family
-from leasehold.stores.zookeeper.layout import fingerprint
+from leasehold.stores.zookeeper.layout import fingerprint, mark_of
 from leasehold.stores.zookeeper.sight import (
     Seen,
     Sight,
@@ -159,7 +159,7 @@ def _heir(desk: Desk, session: Session, op: Release) -> Generator[list[Any], lis
     for name, answer in zip(names, answers, strict=True):
         said = {} if isinstance(answer, Exception) else json.loads(answer[0])
         if said.get("holder") == op.successor:
-            return Heir(name.rpartition("-")[0], said.get("notify", ""))
+            return Heir(mark_of(name), said.get("notify", ""))
     return None
 
 

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from leasehold.core.lease import Contender, Record, decode_metadata
-from leasehold.stores.zookeeper.layout import decode
+from leasehold.stores.zookeeper.layout import decode, priority_of
 from leasehold.stores.zookeeper.sight import held_for_ns, in_order, own_holding, parent_is_gone, seen
 from leasehold.stores.zookeeper.wire import Exists, GetChildren, GetData, Sync
 
@@ -45,8 +45,12 @@ def _contenders(
 ) -> Generator[list[Any], list[Any], list[Contender]]:
     queue = desk.layout.queue(resource)
     found = (yield [main.call(GetData(f"{queue}/{name}", None)) for name in names]) if names else []
-    said = [json.loads(answer[0]) for answer in found if not isinstance(answer, Exception)]
-    return [Contender(one["holder"], one["since"]) for one in said]
+    contenders = []
+    for name, answer in zip(names, found, strict=True):
+        if not isinstance(answer, Exception):
+            said = json.loads(answer[0])
+            contenders.append(Contender(said["holder"], said["since"], priority_of(name)))
+    return contenders
 
 
 def names(desk: Desk, main: Session, prefix: str) -> Generator[list[Any], list[Any], list[str]]:

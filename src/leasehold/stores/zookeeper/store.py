@@ -53,15 +53,12 @@ class ZooKeeperStore:
             | Capability.DURABLE
             | Capability.PUSH
             | Capability.WATCH
-            | Capability.HANDOVER
-            | Capability.RECOVER
-            | Capability.SESSIONS
-            | Capability.CONTENDERS
+            | Capability.PATTERNS
         ),
         not_promised=(
-            "a TTL longer than the servers' maxSessionTimeout less a tick (refused), a grace period, priorities, "
-            "a bounded queue; a minimum hold, a lock delay or a handover beyond the end of the client's session; "
-            "a soft limit more exact than the hosts' wall clocks agree"
+            "a TTL longer than the servers' maxSessionTimeout less a tick (refused), a grace period; "
+            "a minimum hold, a lock delay or a handover beyond the end of the client's session; "
+            "a soft limit more exact than the hosts' wall clocks agree; a bound on the queue against those who set none"
         ),
         min_ttl_ns=SECOND // 2,
     )
