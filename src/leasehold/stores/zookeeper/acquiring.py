@@ -139,7 +139,7 @@ class Acquisition:
             return (yield from self._again(sight, now)), False
         evict: tuple[Any, ...] = ()
         holding: Holding | None = None
-        mine = False
+        mine, self.inherited = False, ""
         if lease is not None:
             remaining = closed_for_ns(desk, lease, now)
             kept = 0 < remaining <= lease.node.get("reserve", 0)
