@@ -136,3 +136,17 @@ def test_what_is_handed_over_is_not_taken_by_the_shortcut_of_whoever_was_called(
         assert heir.state == "left"
     finally:
         subscription.close()
+
+
+def test_a_family_that_came_back_within_its_grace_ends_at_once(store: EtcdStore) -> None:
+    top, part = new_id(), new_id()
+    token = taken(store, "top", 1, top, grace_ns=ns(30)).token
+    child = taken(store, "part", 0, part, parent=("top", token)).token
+    until(lambda: store.read(["top", "part"], timeout=PATIENCE) == [None, None], "the expiry")
+    renewals = [Renew("top", top, token, ns(30)), Renew("part", part, child, ns(30))]
+    for renewal in renewals:
+        assert isinstance(store.apply([renewal], timeout=PATIENCE)[0], Renewed)
+    assert isinstance(take(store, "part", 30), Held)
+    assert store.apply([Release("top", top)], timeout=PATIENCE) == [Released()]
+    assert store.read(["top", "part"], timeout=PATIENCE) == [None, None]
+    taken(store, "part", 30)

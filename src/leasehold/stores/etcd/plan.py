@@ -125,6 +125,8 @@ def rebound(layout: Layout, op: Renew, loaded: dict[str, Snapshot]) -> Plan:
         compare = [unchanged(key, before.modified), exists(kv.key), unchanged(parent.key, parent.modified)]
         return Plan(compare, puts)
     value = {**rewritten(kv), "ttl_ns": max(op.ttl_ns, kv.value["ttl_ns"])}
+    if before.held() is None:
+        value["has_children"] = True  # it may have: what it comes back from is as old as the grant
     made = Plan([unchanged(key, before.modified)], [(key, value, OWN)], [], {OWN: whole_seconds(value["ttl_ns"])})
     for marker, name in markers(before):
         more = kv.value["lock_delay_ns" if name == DELAY else "grace_ns"]
@@ -234,6 +236,8 @@ class _Making:
         moved_on = to is not None and (reservation is None or reservation.lease_id != (kept and kept.value["id"]))
         if kept is not None and (made.grants or moved_on):
             made.deletes.append(kept.key)
+            if entry.state:
+                made.compare.append(exists(kept.key))  # what was left goes with the reservation
         note = before.kv
         next_one = reservation.lease_id if reservation else ""
         if to is not None and note is not None and not note.held and next_one not in ("", before.first()):
