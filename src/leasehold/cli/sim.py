@@ -9,7 +9,7 @@ from leasehold.cli import codes
 from leasehold.cli.screen import Screen
 from leasehold.sim.checks import Violation
 from leasehold.sim.plan import draw
-from leasehold.sim.run import run
+from leasehold.sim.seeds import run
 from leasehold.sim.shrink import shrink
 from leasehold.sim.world import World
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import argparse
 
     from leasehold.sim.plan import Plan
-    from leasehold.sim.run import Report
+    from leasehold.sim.seeds import Report
 
 SHOWN = 10
 """Failing seeds that are named one by one."""
