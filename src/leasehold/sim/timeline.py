@@ -9,7 +9,16 @@ if TYPE_CHECKING:
 
 WIDTH, ROW, LEFT = 1400, 40, 60
 COLUMNS = 100
-COLOURS = {"stale write": "#d33", "writes": "#36c", "holds": "#2a7", "silence": "#bbb", "crash": "#d33", "lost disk": "#a0a", "shutdown": "#e90", "stop": "#59f"}
+COLOURS = {
+    "stale write": "#d33",
+    "writes": "#36c",
+    "holds": "#2a7",
+    "silence": "#bbb",
+    "crash": "#d33",
+    "lost disk": "#a0a",
+    "shutdown": "#e90",
+    "stop": "#59f",
+}
 OTHER = "#c96"
 MARKS = {"silence": "~", "crash": "x", "lost disk": "X", "shutdown": "o", "stop": "=", "death": "x"}
 KEY = (

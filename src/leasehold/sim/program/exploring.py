@@ -117,9 +117,7 @@ def check(
     return explored
 
 
-def shorten(
-    program: Callable[[ProgramWorld], None], failed: Run, *, faults: Faults | None, seconds: float
-) -> Run:
+def shorten(program: Callable[[ProgramWorld], None], failed: Run, *, faults: Faults | None, seconds: float) -> Run:
     """Leave out what went wrong and didn't matter, for as long as the same is violated."""
     number = 0
     while number < len(failed.mishaps):

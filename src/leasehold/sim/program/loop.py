@@ -49,7 +49,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def _write_to_self(self) -> None:
         self._thread.unpark()
 
-    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:  # noqa: ARG002 - all are alike
+    def run_in_executor(  # type: ignore[override]
+        self,
+        executor: object,  # noqa: ARG002 - all are alike
+        func: Callable[..., Any],
+        *args: Any,
+    ) -> asyncio.Future[Any]:
         """Run it in a virtual thread."""
         future = self.create_future()
 
@@ -85,7 +90,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         with contextlib.suppress(Exception):
             self.cancel_all()
         for task in asyncio.all_tasks(self):
-            task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 - it refuses to end
+            task._log_destroy_pending = False  # type: ignore[attr-defined]  # it refuses to end
         self.close()
 
     def _report(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from leasehold.sim.program.process import SimProcess
 
 
-class Ended(BaseException):  # noqa: N818 - no error: it unwinds what waits when the world is over
-    """The world is over."""
+class Ended(BaseException):
+    """Unwinds what waits when the world is over."""
 
 
 class Scheduler:
@@ -32,7 +32,7 @@ class Scheduler:
         self.threads: list[VirtualThread] = []
         self._events: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
         self._serial = 0
-        self._back = threading.Semaphore(0)
+        self._back = _taken()
 
     def at(self, when_ns: int, action: Callable[..., None], *details: Any) -> None:
         """Let something happen at a true time."""
@@ -85,7 +85,7 @@ class VirtualThread(threading.Thread):
         self.process = process
         self.life = process.life
         self.work = run
-        self.baton = threading.Semaphore(0)
+        self.baton = _taken()
         self.tidying = False
         """Whether it goes on when the world is over, to put things away; then nothing takes time."""
         self._waits = 0
@@ -140,6 +140,13 @@ class VirtualThread(threading.Thread):
         self._waits += 1
         self._woken = woken
         scheduler.switch_to(self)
+
+
+def _taken() -> threading.Lock:
+    """Return a lock to wait for: whoever is to go on has it released by the other side."""
+    lock = threading.Lock()
+    lock.acquire()
+    return lock
 
 
 def this_thread() -> VirtualThread:

@@ -9,7 +9,7 @@ from leasehold.core.clock import SECOND
 from leasehold.errors import ConfigError
 from leasehold.sim.checks import Violation
 from leasehold.sim.program.faults import STORE, Trouble, draw
-from leasehold.sim.program.process import ProcessClock, SimProcess
+from leasehold.sim.program.process import SimProcess, StoreClock
 from leasehold.sim.program.register import Register
 from leasehold.sim.program.threads import Scheduler
 from leasehold.sim.timeline import Span, Timeline
@@ -46,7 +46,7 @@ class ProgramWorld:
         """Writes that are yet to arrive."""
         rng = Random(f"{seed}/{STORE}")
         self.table = MemoryTable()
-        clock = ProcessClock(self, 1 + faults.drift * rng.uniform(-1, 1), rng.randrange(10**12))
+        clock = StoreClock(self, 1 + faults.drift * rng.uniform(-1, 1), rng.randrange(10**12))
         self.server = MemoryStore(StoreURL.parse("memory://simulated"), clock, self.table)
 
     # --- setting the stage ----------------------------------------------------------------------------------------
@@ -90,10 +90,6 @@ class ProgramWorld:
         """True time, in nanoseconds from the start."""
         return self.scheduler.now
 
-    def finished(self, _process: SimProcess) -> None:
-        """Take note that a process has done all it wanted."""
-        self._stop_if_done()
-
     def fail(self, violation: Violation) -> None:
         """Say what must not be, and end the run."""
         if self.violation is None and not self.scheduler.over:
@@ -107,7 +103,8 @@ class ProgramWorld:
             self.error = error
             self.scheduler.stop()
 
-    def _stop_if_done(self) -> None:
+    def stop_if_done(self) -> None:
+        """End the run once all processes have, and all that they wrote has arrived."""
         if not self._under_way and all(process.done for process in self.processes.values()):
             self.scheduler.stop()
 
@@ -130,7 +127,7 @@ class ProgramWorld:
     def _arrive(self, action: Callable[..., None], details: tuple[Any, ...]) -> None:
         self._under_way -= 1
         action(*details)
-        self._stop_if_done()
+        self.stop_if_done()
 
     def _arrive_if_reachable(self, name: str, action: Callable[..., None], details: tuple[Any, ...]) -> None:
         if self.now >= max(self._cut.get(name, 0), self._cut.get(STORE, 0)):
