@@ -16,7 +16,7 @@ import pytest
 
 from leasehold import ConfigError, LeaseHeld, LeaseLost, sim
 from leasehold.core.clock import SECOND
-from leasehold.sim.program.faults import Mishap, Trouble
+from leasehold.sim import Mishap, Trouble
 from tests.sim.programs import careful, forgetful, three
 
 if TYPE_CHECKING:

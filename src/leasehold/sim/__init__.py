@@ -7,7 +7,7 @@ the real `AsyncClient`, there are ``run``, ``explore`` and ``check``: see ``prog
 
 from leasehold.sim.checks import Violation
 from leasehold.sim.program.exploring import Exploration, Run, check, explore, run
-from leasehold.sim.program.faults import NONE, Faults
+from leasehold.sim.program.faults import NONE, Faults, Mishap, Trouble
 from leasehold.sim.program.process import SimProcess
 from leasehold.sim.program.register import Register
 from leasehold.sim.program.world import ProgramWorld
@@ -16,10 +16,12 @@ __all__ = [
     "NONE",
     "Exploration",
     "Faults",
+    "Mishap",
     "ProgramWorld",
     "Register",
     "Run",
     "SimProcess",
+    "Trouble",
     "Violation",
     "check",
     "explore",

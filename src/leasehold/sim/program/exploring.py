@@ -25,7 +25,9 @@ class Run(NamedTuple):
     """What came of one seed."""
 
     seed: int
+    """With the same program, faults and seconds, it gives the same run again."""
     violation: Violation | None
+    """What must not be, and was; None: nothing."""
     mishaps: tuple[Mishap, ...]
     """What went wrong."""
     notes: tuple[str, ...]
@@ -33,7 +35,9 @@ class Run(NamedTuple):
     seconds: float
     """How long it took, in virtual time."""
     rows: tuple[str, ...]
+    """The names of the processes, and the store."""
     timeline: Timeline
+    """What there is to draw."""
 
     @property
     def ok(self) -> bool:
@@ -56,7 +60,9 @@ class Exploration(NamedTuple):
     """What came of many seeds."""
 
     runs: int
+    """How many there were."""
     failures: tuple[Run, ...]
+    """Those with a violation."""
     seconds: float
     """How much virtual time went by in all of them."""
 

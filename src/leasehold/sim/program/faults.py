@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 STORE = "store"
 """What the store is called in a timeline."""
-SHORTEST = 0.01
 
 
 class Faults(NamedTuple):
@@ -31,7 +30,7 @@ class Faults(NamedTuple):
     cuts: float = 0.5
     """One process can't reach the store."""
     longest: float = 40.0
-    """Seconds that such a fault lasts at most; short ones are as likely as long ones."""
+    """Seconds that such a fault lasts at most; half of them last for less than a quarter of it."""
     delay: float = 0.005
     """Seconds that a message takes, about."""
     loss: float = 0.01
@@ -39,6 +38,7 @@ class Faults(NamedTuple):
     straying: float = 0.01
     """The part of all messages that arrive late, by up to ``late`` seconds."""
     late: float = 2.0
+    """Seconds by which a message strays at most."""
     drift: float = 0.004
     """By what part clocks are fast or slow."""
 
@@ -51,18 +51,26 @@ class Trouble(StrEnum):
     """What lasts for a while."""
 
     PAUSE = "pause"
+    """A process stands still."""
     KILL = "kill"
+    """A process is dead."""
     OUTAGE = "outage"
+    """Nobody reaches the store."""
     CUT = "cut"
+    """One process doesn't."""
 
 
 class Mishap(NamedTuple):
     """One thing that goes wrong."""
 
     at_ns: int
+    """When, in true time from the start."""
     trouble: Trouble
+    """What it is."""
     who: str
+    """The process, or ``store``."""
     for_ns: int
+    """How long it lasts."""
     aimed: bool = False
     """A pause that waits for the process to be about to send something."""
 
@@ -78,7 +86,7 @@ def draw(rng: Random, faults: Faults, processes: Sequence[str], span_ns: int) ->
     ):
         for _ in range(_number(rng, mean)):
             who = STORE if trouble is Trouble.OUTAGE else rng.choice(processes)
-            lasts = SHORTEST * (max(faults.longest, SHORTEST) / SHORTEST) ** rng.random()
+            lasts = faults.longest * rng.random() ** 2
             aimed = trouble is Trouble.PAUSE and rng.random() < 0.5
             mishaps.append(Mishap(rng.randrange(span_ns), trouble, who, int(lasts * SECOND), aimed))
     return tuple(sorted(mishaps))

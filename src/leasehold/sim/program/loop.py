@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from leasehold.sim.program.process import SimProcess
 
-STEP_NS = 20 * MICROSECOND
-"""One round of the loop takes up to so long."""
+STEP_NS = 10 * MICROSECOND
+"""How long a round of the loop takes at least. Not drawn: another Python may take more rounds for the same."""
 ROUNDS = 100
 """How often what is cancelled at the end is given a turn."""
 
@@ -38,8 +38,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Wait for a timer, or for another thread to call. Never takes no time at all."""
         until = None
         if timeout is not None:
-            step = MICROSECOND + int(self.process.random() * STEP_NS)
-            until = self.process.in_true_time(max(timeout, step / SECOND))
+            until = self.process.in_true_time(max(timeout, STEP_NS / SECOND))
         self._thread.park(until)
         return []
 
