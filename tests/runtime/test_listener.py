@@ -11,7 +11,7 @@ import pytest
 
 from leasehold import Client
 from leasehold.core.ops import Notice, Summons
-from leasehold.runtime.clock import SYSTEM
+from leasehold.runtime.host import HERE
 from leasehold.runtime.listener import Bell, Listener
 from leasehold.runtime.waiters import Waiters
 
@@ -76,7 +76,7 @@ class Desk:
         self.line = Line()
         self.bells: dict[str, Bell] = {}
         self.heard: list[str] = []
-        self.listener = Listener(self.line, SYSTEM, self._take)
+        self.listener = Listener(self.line, HERE, self._take)
 
     def _take(self, news: list[Event | Notice]) -> None:
         for item in news:
@@ -231,7 +231,7 @@ def test_whoever_takes_over_does_not_wait_for_a_call_that_the_one_before_has_in_
 def test_whoever_waits_a_second_time_reads_again() -> None:
     """As a waiter does that came by itself in between, to say that it still lives."""
     store = SimpleNamespace(subscribe=Line)
-    waiters = Waiters(store, SYSTEM, lambda _: None)
+    waiters = Waiters(store, HERE, lambda _: None)
     assert waiters.address == "me"
     line: Any = waiters._subscription
     waiters.expect("id")

@@ -37,8 +37,11 @@ class BaseClient:
             raise ConfigError(
                 f"a client takes a URL, an open store or an SQLAlchemy engine, not {type(where).__name__}"
             )
-        self._engine = Engine(where, holder=check_holder(holder), timeout=seconds)
+        self._engine = self._start(where, check_holder(holder), seconds)
         self._terms = TermsBook(self._engine.store.guarantees, renewal)
+
+    def _start(self, where: str | Store, holder: str | None, timeout: float) -> Engine:
+        return Engine(where, holder=holder, timeout=timeout)
 
     @property
     def url(self) -> str:
