@@ -172,6 +172,27 @@ def test_whoever_gives_up_waiting_leaves_the_reading_to_others(desk: Desk) -> No
     assert desk.bells["second"].called
 
 
+def test_a_call_that_was_read_just_before_the_one_that_waits_took_over(desk: Desk) -> None:
+    """It must not wait for news that another thread has in hand."""
+    desk.line.wait_for_reader("leasehold-listener")
+    passed_on, take = threading.Event(), desk.listener._take
+
+    def slow(news: list[Event | Notice]) -> None:
+        passed_on.wait(LONG)
+        take(news)
+
+    desk.listener._take = slow
+    desk.line.say("first")
+    while not desk.line.readers:
+        time.sleep(0.01)
+    first = desk.wait("first")
+    time.sleep(0.1)
+    passed_on.set()
+    first.join(LONG / 4)
+    assert not first.is_alive()
+    assert desk.bells["first"].called
+
+
 def test_a_reader_that_fails_leaves_the_others_waiting_until_their_time(
     desk: Desk, caplog: pytest.LogCaptureFixture
 ) -> None:
