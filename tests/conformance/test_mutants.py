@@ -239,11 +239,11 @@ MUTANTS = {
         "            return True",
         "outermost or last_one",
     ),
-    "a waiter that is not called after it has shown up again": (
+    "a thread that waits no more, and keeps the store's calls from others": (
         "runtime/waiters.py",
-        "        bell = self._waiting.get(lease_ids[0]) or Bell()",
-        "        bell = Bell()",
-        "who_has_waited",
+        "        if not called and self._listener is not None:",
+        "        if False:",
+        "keeps_no_call",
     ),
 }
 

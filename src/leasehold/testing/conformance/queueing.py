@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from leasehold.core.claim import REFRESH_NS
 from leasehold.core.ops import Acquire
 from leasehold.errors import ConfigError, StoreUnavailable
 from leasehold.runtime.clock import SYSTEM
@@ -62,6 +63,21 @@ class Queueing(Case):
         other.release(held)
         assert waiting.result() is not None
         assert (SYSTEM.now() - start) / 1e9 < 1
+
+    def test_a_place_that_nobody_asks_for_keeps_no_call_from_others(
+        self, face: Face, other: Face, store: Store
+    ) -> None:
+        """Of the same client: who waited last must not be the only one to hear what the store says."""
+        require(store, Capability.PUSH)
+        other.acquire("job", ttl=30)
+        place = face.enqueue("job", ttl=30)
+        assert face.wait(place, 0.05) is None
+        held = other.acquire("work", ttl=30)
+        waiting = Thread(lambda: (face.acquire("work", ttl=30), SYSTEM.now()))
+        until(lambda: queue_length(face, "work") == 1, "the waiter")
+        released = SYSTEM.now()
+        other.release(held)
+        assert (waiting.result()[1] - released) / 1e9 < REFRESH_NS / 2e9
 
     def test_who_leaves_makes_room_for_the_next(self, face: Face, other: Face) -> None:
         held = other.acquire("job", ttl=30)
