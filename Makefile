@@ -27,7 +27,7 @@ test: lint       ## all checks and tests; installs the packages that these need
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m heavy
 	$(BIN)/python -m pytest -m alone
 
-consensus: $(READY) ## only the tests of etcd and ZooKeeper, one node and three: they wait a lot
+consensus: $(READY) ## only the tests of etcd, ZooKeeper and five nodes of our own: they wait a lot
 	@tests/install-packages
 	$(BIN)/python -m pytest -n 6 --dist loadfile -m consensus
 

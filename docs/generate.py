@@ -42,6 +42,7 @@ from leasehold import (
     Timing,
     errors,
     fencing,
+    sim,
 )
 from leasehold.patterns.campaign import Campaign, Observation
 from leasehold.patterns.campaign_async import AsyncCampaign, AsyncObservation
@@ -73,6 +74,7 @@ def pages() -> dict[str, str]:
         "reference/stores.md": stores_page(),
         "reference/api.md": api_page(),
         "reference/fencing.md": fencing_page(),
+        "reference/sim.md": sim_page(),
     }
 
 
@@ -182,6 +184,33 @@ def fencing_page() -> str:
         fencing.FencedObject,
     ):
         parts += _class(cls)
+    return "\n\n".join(part.strip("\n") for part in parts) + "\n"
+
+
+def sim_page() -> str:
+    """Return the reference of the simulator, as far as it is for users' programs."""
+    parts = [
+        "# Simulator",
+        NOTICE,
+        "Import these from `leasehold.sim`. [Simulate your code](../how-to/simulate-your-code.md) shows how to use them.",
+    ]
+    for function in (sim.run, sim.explore, sim.check):
+        parts += [f"## {function.__name__}()", _code(function.__name__ + _signature(function)), _doc(function)]
+    for record in (sim.Faults, sim.Mishap, sim.Run, sim.Exploration):
+        parts += _tuple(record)
+    parts += _enum(sim.Trouble)
+    for cls, methods in (
+        (sim.ProgramWorld, (sim.ProgramWorld.process, sim.ProgramWorld.register)),
+        (sim.SimProcess, (sim.SimProcess.client, sim.SimProcess.note)),
+        (sim.Register, (sim.Register.write, sim.Register.read)),
+    ):
+        parts += [f"## {cls.__name__}", _doc(cls)]
+        for method in methods:
+            parts += [
+                f"### {cls.__name__}.{method.__name__}()",
+                _code(method.__name__ + _signature(method)),
+                _doc(method),
+            ]
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
 
 

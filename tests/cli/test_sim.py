@@ -25,6 +25,14 @@ def test_run_counts_what_happened(capsys: pytest.CaptureFixture[str]) -> None:
         assert word in told
 
 
+def test_progress_is_told_without_a_terminal_too(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("leasehold.cli.sim.EVERY_NS", 0)
+    assert main(["sim", "run", "--seeds", "12"]) == 0
+    assert capsys.readouterr().err.splitlines() == ["10 of 12 worlds, 0 broken", "12 of 12 worlds, 0 broken"]
+
+
 def test_replay_prints_what_happened_twice_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sim", "replay", "3"]) == 0
     first = capsys.readouterr().out

@@ -200,6 +200,51 @@ MUTANTS = {
         "            pass",
         "forked",
     ),
+    "several that keep what comes after the one they wait for": (
+        "patterns/several.py",
+        "        beyond = [name for name in self._names if name > first and name in self.held]",
+        "        beyond: list[str] = []",
+        "keeps_nothing_beyond",
+    ),
+    "some of several kept when one can't be had": (
+        "patterns/several.py",
+        "    except BaseException:\n        client.release_each(order.held.values())",
+        "    except BaseException:\n        pass",
+        "none_is_kept",
+    ),
+    "a semaphore without a gate": (
+        "patterns/semaphore.py",
+        "turn: L = self._client.acquire(self._slots.gate, ttl",
+        'turn: L = self._client.acquire(f"{self._slots.gate}/{random.random()}", ttl',
+        "bound_of_the_queue",
+    ),
+    "a waiter for any slot that stays in the queues of the others": (
+        "patterns/semaphore.py",
+        """            lease = client.wait_any(places, patience.left())
+            return lease
+        finally:
+            for place in places:
+                place.leave()
+""",
+        """            lease = client.wait_any(places, patience.left())
+            return lease
+        finally:
+            for place in places:
+""",
+        "whichever_slot",
+    ),
+    "an inner exit that gives the lease back": (
+        "runtime/tenure.py",
+        "            return self._inside <= 0",
+        "            return True",
+        "outermost or last_one",
+    ),
+    "a waiter that is not called after it has shown up again": (
+        "runtime/waiters.py",
+        "        bell = self._waiting.get(lease_ids[0]) or Bell()",
+        "        bell = Bell()",
+        "who_has_waited",
+    ),
 }
 
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import contextlib
 import threading
 from functools import partial
-from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from leasehold.core.holder import State
 from leasehold.core.ops import Renew
-from leasehold.runtime import keeper
 from leasehold.runtime.clock import SYSTEM
+from leasehold.runtime.host import HERE
 from leasehold.stores.registry import open_store
 from leasehold.testing import FaultyStore
 from leasehold.testing.conformance.base import PATIENCE, until
@@ -37,7 +36,7 @@ def store(url: str) -> FaultyStore:
 @pytest.fixture
 def client(store: FaultyStore, open_client: Callable[..., Client], monkeypatch: pytest.MonkeyPatch) -> Client:
     # Without chance, what was taken at about the same time is due at about the same time.
-    monkeypatch.setattr(keeper, "random", SimpleNamespace(random=lambda: 0.0))
+    monkeypatch.setattr(HERE, "random", lambda: 0.0)
     return open_client(store)
 
 

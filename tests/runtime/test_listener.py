@@ -11,7 +11,7 @@ import pytest
 
 from leasehold import Client
 from leasehold.core.ops import Notice, Summons
-from leasehold.runtime.clock import SYSTEM
+from leasehold.runtime.host import HERE
 from leasehold.runtime.listener import Bell, Listener
 from leasehold.runtime.waiters import Waiters
 
@@ -76,7 +76,7 @@ class Desk:
         self.line = Line()
         self.bells: dict[str, Bell] = {}
         self.heard: list[str] = []
-        self.listener = Listener(self.line, SYSTEM, self._take)
+        self.listener = Listener(self.line, HERE, self._take)
 
     def _take(self, news: list[Event | Notice]) -> None:
         for item in news:
@@ -172,6 +172,27 @@ def test_whoever_gives_up_waiting_leaves_the_reading_to_others(desk: Desk) -> No
     assert desk.bells["second"].called
 
 
+def test_a_call_that_was_read_just_before_the_one_that_waits_took_over(desk: Desk) -> None:
+    """It must not wait for news that another thread has in hand."""
+    desk.line.wait_for_reader("leasehold-listener")
+    passed_on, take = threading.Event(), desk.listener._take
+
+    def slow(news: list[Event | Notice]) -> None:
+        passed_on.wait(LONG)
+        take(news)
+
+    desk.listener._take = slow
+    desk.line.say("first")
+    while not desk.line.readers:
+        time.sleep(0.01)
+    first = desk.wait("first")
+    time.sleep(0.1)
+    passed_on.set()
+    first.join(LONG / 4)
+    assert not first.is_alive()
+    assert desk.bells["first"].called
+
+
 def test_a_reader_that_fails_leaves_the_others_waiting_until_their_time(
     desk: Desk, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -210,7 +231,7 @@ def test_whoever_takes_over_does_not_wait_for_a_call_that_the_one_before_has_in_
 def test_whoever_waits_a_second_time_reads_again() -> None:
     """As a waiter does that came by itself in between, to say that it still lives."""
     store = SimpleNamespace(subscribe=Line)
-    waiters = Waiters(store, SYSTEM, lambda _: None)
+    waiters = Waiters(store, HERE, lambda _: None)
     assert waiters.address == "me"
     line: Any = waiters._subscription
     waiters.expect("id")

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 from leasehold.sim.clock import SimClock
-from leasehold.sim.run import run, run_seeds
+from leasehold.sim.seeds import run, run_seeds
 from leasehold.sim.world import simulate
 
 TRACE = """

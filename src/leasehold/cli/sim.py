@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 from leasehold.cli import codes
 from leasehold.cli.screen import Screen
+from leasehold.core.clock import SECOND
+from leasehold.runtime.clock import SYSTEM
 from leasehold.sim.checks import Violation
 from leasehold.sim.plan import draw
-from leasehold.sim.run import run
+from leasehold.sim.seeds import run
 from leasehold.sim.shrink import shrink
 from leasehold.sim.world import World
 
@@ -17,10 +19,12 @@ if TYPE_CHECKING:
     import argparse
 
     from leasehold.sim.plan import Plan
-    from leasehold.sim.run import Report
+    from leasehold.sim.seeds import Report
 
 SHOWN = 10
 """Failing seeds that are named one by one."""
+EVERY_NS = 10 * SECOND
+"""Between two lines about the progress, where there is no terminal."""
 
 
 def sim(args: argparse.Namespace) -> int:
@@ -28,16 +32,32 @@ def sim(args: argparse.Namespace) -> int:
     return _run(args) if args.deed == "run" else _replay(args)
 
 
-def _run(args: argparse.Namespace) -> int:
-    def progress(report: Report) -> None:
-        if sys.stderr.isatty():
-            done, broken = report.tally.worlds, len(report.failures)
-            sys.stderr.write(f"\r{done:,} of {args.seeds:,} worlds, {broken} broken")
+class Progress:
+    """Says how far it is: on a terminal in one line, elsewhere in a line now and then."""
+
+    def __init__(self, seeds: int) -> None:
+        self._seeds = seeds
+        self._live = sys.stderr.isatty()
+        self._due_ns = SYSTEM.now() + EVERY_NS
+
+    def __call__(self, report: Report) -> None:
+        """Say it, if it is time to."""
+        if self._live or SYSTEM.now() >= self._due_ns:
+            self._due_ns = SYSTEM.now() + EVERY_NS
+            line = f"{report.tally.worlds:,} of {self._seeds:,} worlds, {len(report.failures)} broken"
+            sys.stderr.write(f"\r{line}" if self._live else f"{line}\n")
             sys.stderr.flush()
 
+    def end(self) -> None:
+        """Leave the line."""
+        if self._live:
+            sys.stderr.write("\n")
+
+
+def _run(args: argparse.Namespace) -> int:
+    progress = Progress(args.seeds)
     report = run(args.seeds, args.jobs, first=args.first, progress=progress)
-    if sys.stderr.isatty():
-        sys.stderr.write("\n")
+    progress.end()
     screen = Screen()
     for line in report.tally.lines():
         screen.line(line)

@@ -73,13 +73,12 @@ class AsyncLease(Tenure):
     _loop: asyncio.AbstractEventLoop
     _own: Body | None = None
     """The body of its own 'async with'."""
-    _bodies: list[Body]
+    _bodies: tuple[Body, ...] = ()
     """That one, and those that have entered it again."""
     _tasks: set[asyncio.Task[Any]] | None = None
 
     def _settle_in(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._bodies = []
 
     @property
     def lost(self) -> asyncio.Event:
@@ -194,16 +193,16 @@ class AsyncLease(Tenure):
 
     def _enter(self) -> Body:
         body = Body()
-        self._bodies.append(body)
+        self._bodies = (*self._bodies, body)
         try:
             self.check()  # after the body can be found there: a loss from here on cancels it
         except LeaseLost:
-            self._bodies.remove(body)
+            self._bodies = tuple(other for other in self._bodies if other is not body)
             raise
         return body
 
     async def _leave(self, body: Body, exc_type: type[BaseException] | None) -> None:
-        self._bodies.remove(body)
+        self._bodies = tuple(other for other in self._bodies if other is not body)
         now = self._now()
         self._tick(now)
         loss = self._belief.loss or (Loss.EXPIRED if now >= self._deadline_ns else None)
@@ -588,7 +587,7 @@ class AsyncClient(BaseClient):
                 raise decision.error
             if isinstance(decision, Sleep):
                 if pause_ns == FOR_EVER_NS:
-                    self._refuse_deadlock(asyncio.current_task(), outcome)
+                    self._refuse_deadlock(asyncio.current_task(), claim.op.resource, outcome)
                 called = await self._sleep((claim,), min(decision.until_ns, pause_ns))
                 engine.require_open()
                 check_parent(engine, terms)

@@ -37,8 +37,11 @@ class BaseClient:
             raise ConfigError(
                 f"a client takes a URL, an open store or an SQLAlchemy engine, not {type(where).__name__}"
             )
-        self._engine = Engine(where, holder=check_holder(holder), timeout=seconds)
+        self._engine = self._start(where, check_holder(holder), seconds)
         self._terms = TermsBook(self._engine.store.guarantees, renewal)
+
+    def _start(self, where: str | Store, holder: str | None, timeout: float) -> Engine:
+        return Engine(where, holder=holder, timeout=timeout)
 
     @property
     def url(self) -> str:
@@ -57,8 +60,8 @@ class BaseClient:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.url} holding {len(self._engine.held)}>"
 
-    def _refuse_deadlock(self, owner: object, outcome: Outcome) -> None:
+    def _refuse_deadlock(self, owner: object, resource: str, outcome: Outcome) -> None:
         """Raise, rather than let this thread or task wait for what only itself will give back."""
-        mine = self._engine.held_by(owner, outcome.token) if isinstance(outcome, Held) else None
+        mine = self._engine.held_by(owner, resource, outcome.token) if isinstance(outcome, Held) else None
         if mine is not None:
             raise WouldDeadlock(mine.resource, holder=mine.holder, token=mine.token, remaining=mine.remaining)

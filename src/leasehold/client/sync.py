@@ -542,7 +542,7 @@ class Client(BaseClient):
                 raise decision.error
             if isinstance(decision, Sleep):
                 if pause_ns == FOR_EVER_NS:
-                    self._refuse_deadlock(threading.current_thread(), outcome)
+                    self._refuse_deadlock(threading.current_thread(), claim.op.resource, outcome)
                 pause = max(0, min(decision.until_ns, pause_ns) - clock.now()) / 1e9
                 called = engine.waiters.wait((claim.op.lease_id,), pause)
                 engine.require_open()

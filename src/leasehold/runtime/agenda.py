@@ -12,7 +12,7 @@ from leasehold.runtime.log import log
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leasehold.core.clock import Clock
+    from leasehold.runtime.host import Host
 
 K = TypeVar("K")
 
@@ -20,13 +20,6 @@ NEVER = 1 << 63
 AGAIN_NS = SECOND // 10
 LONGEST_SLEEP_NS = SECOND // 2
 """A thread's timer stands still during suspend; this bounds how late it is after the machine wakes up."""
-
-
-def start_thread(run: Callable[[], None], name: str) -> threading.Thread:
-    """Start a daemon thread. Where that fails, nothing is remembered of it, so the next one to need it tries again."""
-    thread = threading.Thread(target=run, name=name, daemon=True)
-    thread.start()
-    return thread
 
 
 class Agenda(Generic[K]):
@@ -39,7 +32,7 @@ class Agenda(Generic[K]):
 
     def __init__(
         self,
-        clock: Clock,
+        host: Host,
         name: str,
         act: Callable[[list[K], int], None],
         *,
@@ -47,7 +40,8 @@ class Agenda(Generic[K]):
         slack: Callable[[K], int],
         receive: Callable[[K], bool] | None = None,
     ) -> None:
-        self._clock = clock
+        self._host = host
+        self._clock = host.clock
         self._name = name
         self._act = act
         self._wanted = wanted
@@ -56,9 +50,9 @@ class Agenda(Generic[K]):
         self._schedule: Schedule[K] = Schedule()
         self._new: dict[K, int] = {}
         self._lock = threading.Lock()
-        self._condition = threading.Condition(self._lock)
+        self._condition = host.condition(self._lock)
         self._wake_at = NEVER
-        self._thread: threading.Thread | None = None
+        self._thread: object = None
         self._closed = False
 
     def set(self, key: K, due_ns: int) -> None:
@@ -80,7 +74,7 @@ class Agenda(Generic[K]):
     def _wake_up(self) -> None:
         with self._lock:
             if self._thread is None and not self._closed:
-                self._thread = start_thread(self._run, self._name)
+                self._thread = self._host.start(self._run, self._name)
             self._condition.notify()
 
     def close(self) -> None:

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from leasehold.core.ops import Unknown
 from leasehold.errors import StoreUnavailable
-from leasehold.runtime.agenda import start_thread
 from leasehold.runtime.log import log
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, Future
     from collections.abc import Sequence
 
-    from leasehold.core.clock import Clock
     from leasehold.core.ops import Op, Outcome
+    from leasehold.runtime.host import Host
     from leasehold.stores.base import Store
 
 
@@ -31,13 +30,14 @@ class Job(NamedTuple):
 class Batcher:
     """One thread, one call at a time."""
 
-    def __init__(self, store: Store, clock: Clock, timeout: float) -> None:
+    def __init__(self, store: Store, host: Host, timeout: float) -> None:
         self._store = store
-        self._clock = clock
+        self._host = host
+        self._clock = host.clock
         self._timeout = timeout
-        self._condition = threading.Condition(threading.Lock())
+        self._condition = host.condition(threading.Lock())
         self._jobs: list[Job] = []
-        self._thread: threading.Thread | None = None
+        self._thread: object = None
         self._idle = self._closed = False
 
     def submit(self, *jobs: Job) -> None:
@@ -45,7 +45,7 @@ class Batcher:
         with self._condition:
             if not self._closed:
                 if self._thread is None:
-                    self._thread = start_thread(self._run, "leasehold-batcher")
+                    self._thread = self._host.start(self._run, "leasehold-batcher")
                 self._jobs += jobs
                 if self._idle:
                     self._idle = False

@@ -14,9 +14,8 @@ from leasehold.core.clock import SECOND
 from leasehold.core.holder import Over
 from leasehold.core.ops import Loss, Release
 from leasehold.errors import ConfigError
-from leasehold.runtime.agenda import start_thread
 from leasehold.runtime.batcher import Batcher
-from leasehold.runtime.clock import SYSTEM
+from leasehold.runtime.host import HERE
 from leasehold.runtime.ids import Ids
 from leasehold.runtime.keeper import Keeper
 from leasehold.runtime.log import log
@@ -26,7 +25,7 @@ from leasehold.stores.registry import open_store
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leasehold.core.clock import Clock
+    from leasehold.runtime.host import Host
     from leasehold.runtime.tenure import Tenure
     from leasehold.runtime.watch import Watch
     from leasehold.stores.base import Store
@@ -38,10 +37,11 @@ EXIT_BOUND = 1.0
 class Engine:
     """Makes leases live. Both faces stand on it."""
 
-    def __init__(self, url: str | Store, *, holder: str | None, timeout: float, clock: Clock | None = None) -> None:
+    def __init__(self, url: str | Store, *, holder: str | None, timeout: float, host: Host = HERE) -> None:
         self.url = url
         self.timeout = timeout
-        self.clock = clock or SYSTEM
+        self.host = host
+        self.clock = host.clock
         self._holder = holder
         self.generation = 0
         """How often the process has forked since: what belongs to another generation is not ours."""
@@ -51,12 +51,12 @@ class Engine:
 
     def _open(self) -> None:
         self.store: Store = open_store(self.url, self.clock) if isinstance(self.url, str) else self.url
-        self.keeper = Keeper(self.store, self.clock)
+        self.keeper = Keeper(self.store, self.host)
         self.watchdog = self.keeper.watchdog
-        self.waiters = Waiters(self.store, self.clock, self._revoked)
-        self.batcher = Batcher(self.store, self.clock, self.timeout)
+        self.waiters = Waiters(self.store, self.host, self._revoked)
+        self.batcher = Batcher(self.store, self.host, self.timeout)
         self.callbacks = Callbacks()
-        self.ids = Ids()
+        self.ids = Ids(self.host)
         self.held: dict[str, Tenure] = {}
         self.watches: set[Watch] = set()
         self.seen_token = 0
@@ -87,10 +87,10 @@ class Engine:
         self.forget(tenure)
         self.keeper.dispose(Release(tenure.resource, tenure.id), tenure.timing.ttl_ns)
 
-    def held_by(self, owner: object, token: int) -> Tenure | None:
-        """Return the lease with this token if this thread or task itself holds it, and for ever if left alone."""
+    def held_by(self, owner: object, resource: str, token: int) -> Tenure | None:
+        """Return the lease on this resource with this token if this thread or task itself holds it, and for ever if left alone."""
         for tenure in list(self.held.values()):
-            if tenure.token == token and tenure._owner == owner and tenure._unending:
+            if tenure.token == token and tenure.resource == resource and tenure._owner == owner and tenure._unending:
                 return tenure
         return None
 
@@ -184,7 +184,7 @@ class Callbacks:
         self._queue.put(callback)
         with self._lock:
             if self._thread is None:
-                self._thread = start_thread(self._run, "leasehold-callbacks")
+                self._thread = HERE.start(self._run, "leasehold-callbacks")
 
     def close(self) -> None:
         """End the thread once all has run."""

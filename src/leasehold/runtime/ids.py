@@ -7,10 +7,12 @@ memory copied too, and two leases with one id would be one.
 
 from __future__ import annotations
 
-import os
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from leasehold.core.clock import MILLISECOND
+
+if TYPE_CHECKING:
+    from leasehold.runtime.host import Host
 
 BYTES: Final = 16
 DRAWN: Final = 64
@@ -20,7 +22,8 @@ FRESH_NS: Final = 10 * MILLISECOND
 class Ids:
     """Makes ids. One for each client, made anew in a forked child."""
 
-    def __init__(self) -> None:
+    def __init__(self, host: Host) -> None:
+        self._entropy = host.entropy
         self._fresh_until_ns = 0
         self._left: list[str] = []
 
@@ -31,7 +34,7 @@ class Ids:
                 return self._left.pop()
             except IndexError:
                 pass
-        text = os.urandom(BYTES * DRAWN).hex()
+        text = self._entropy(BYTES * DRAWN).hex()
         left = [text[at : at + 2 * BYTES] for at in range(0, len(text), 2 * BYTES)]
         mine = left.pop()
         self._left, self._fresh_until_ns = left, now + FRESH_NS

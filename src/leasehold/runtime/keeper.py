@@ -5,8 +5,6 @@ It also gives back what nobody wants any more: acquisitions that were cancelled,
 
 from __future__ import annotations
 
-import random
-import threading
 from typing import TYPE_CHECKING, NamedTuple
 
 from leasehold.core import holder as machine
@@ -23,10 +21,10 @@ from leasehold.runtime.watchdog import Watchdog
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from leasehold.core.clock import Clock
     from leasehold.core.holder import Holder
     from leasehold.core.ops import Op, Outcome, Release
     from leasehold.core.timing import Timing
+    from leasehold.runtime.host import Host
     from leasehold.runtime.tenure import Tenure
     from leasehold.stores.base import Store
 
@@ -44,16 +42,17 @@ class Disposal(NamedTuple):
 class Keeper:
     """Keeps leases alive until they are removed or lost."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: Store, host: Host) -> None:
         self._store = store
-        self._clock = clock
-        self.watchdog = self._watchdog = Watchdog(clock, self._add)
+        self._host = host
+        self._clock = host.clock
+        self.watchdog = self._watchdog = Watchdog(host, self._add)
         self._lanes: dict[int, Agenda[Cohort]] = {}
         self._disposer: Agenda[Disposal] = Agenda(
-            clock, "leasehold-disposer", self._dispose, wanted=lambda _: True, slack=lambda _: 0
+            host, "leasehold-disposer", self._dispose, wanted=lambda _: True, slack=lambda _: 0
         )
         self._disposals: set[Disposal] = set()
-        self._disposed = threading.Condition()
+        self._disposed = host.condition()
         self._closed = False
         self._prepared: Timing | None = None
         """The last one for whose lane there is a thread."""
@@ -84,7 +83,7 @@ class Keeper:
         if tenure._cohort is not None:
             return  # there was news about it already
         sent = tenure._sent_ns
-        due = renew_at(tenure._timing, sent, tenure._belief.deadline_ns - sent, None, random.random())
+        due = renew_at(tenure._timing, sent, tenure._belief.deadline_ns - sent, None, self._host.random())
         self._form([tenure], due)
 
     def renew_soon(self, tenure: Tenure) -> None:
@@ -111,7 +110,7 @@ class Keeper:
         lane = self._lanes.get(patience)
         if lane is None:
             fresh: Agenda[Cohort] = Agenda(
-                self._clock, f"leasehold-keeper-{patience}", self._renew, wanted=wanted, slack=_slack
+                self._host, f"leasehold-keeper-{patience}", self._renew, wanted=wanted, slack=_slack
             )
             lane = self._lanes.setdefault(patience, fresh)
             if self._closed:
@@ -183,7 +182,7 @@ class Keeper:
         """Tell one lease its answer, and do what follows for it alone."""
         if tenure._doubts(outcome, now):
             outcome, now = self.ask_for_riders(tenure, outcome), self._clock.now()
-        due = tenure._answer(outcome, sent, now, random.random())
+        due = tenure._answer(outcome, sent, now, self._host.random())
         if tenure._cohort is not before:
             return
         if due is None and tenure._carried:
@@ -194,7 +193,7 @@ class Keeper:
     def _go_on(self, tenures: list[Tenure], sent: int, belief: Holder) -> None:
         if tenures:
             safe = belief.deadline_ns - sent
-            self._form(tenures, renew_at(tenures[0]._timing, sent, safe, None, random.random()))
+            self._form(tenures, renew_at(tenures[0]._timing, sent, safe, None, self._host.random()))
 
     def ask_for_riders(self, tenure: Tenure, renewed: Outcome) -> Outcome:
         """Ask for each lease that this renewal would carry along; where one gets no answer, it doesn't count yet."""

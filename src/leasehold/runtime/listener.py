@@ -11,15 +11,14 @@ import threading
 from typing import TYPE_CHECKING
 
 from leasehold.core.clock import SECOND
-from leasehold.runtime.agenda import start_thread
 from leasehold.runtime.log import log
 from leasehold.stores.base import Interruptible
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leasehold.core.clock import Clock
     from leasehold.core.ops import Event, Notice
+    from leasehold.runtime.host import Host
     from leasehold.stores.base import Subscription
 
 LISTEN = 60.0
@@ -61,17 +60,17 @@ class Bell:
 class Listener:
     """Reads one subscription, on one thread at a time."""
 
-    def __init__(self, subscription: Subscription, clock: Clock, take: Callable[[list[Event | Notice]], None]) -> None:
+    def __init__(self, subscription: Subscription, host: Host, take: Callable[[list[Event | Notice]], None]) -> None:
         self._subscription = subscription
-        self._clock = clock
+        self._clock = host.clock
         self._take = take
         self._reading = threading.Lock()
-        self._turn = threading.Condition()
+        self._turn = host.condition()
         self._reader: object = None
         """Who reads, or is about to: this for the thread of its own, else the bell of one that waits."""
         self._others: dict[Bell, None] = {}
         self._closed = self._broken = False
-        start_thread(self._run, "leasehold-listener")
+        host.start(self._run, "leasehold-listener")
 
     def wait(self, bell: Bell, seconds: float) -> None:
         """Wait until the bell rings, but not for longer; and then ``leave``."""

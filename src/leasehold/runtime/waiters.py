@@ -16,20 +16,20 @@ from leasehold.runtime.log import log
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from leasehold.core.clock import Clock
     from leasehold.core.ops import Event
+    from leasehold.runtime.host import Host
     from leasehold.stores.base import Store, Subscription
 
 
 class Waiters:
     """Who waits for a call."""
 
-    def __init__(self, store: Store, clock: Clock, on_revoked: Callable[[str], None]) -> None:
+    def __init__(self, store: Store, host: Host, on_revoked: Callable[[str], None]) -> None:
         self._store = store
-        self._clock = clock
+        self._host = host
         self._on_revoked = on_revoked
         self._lock = threading.Lock()
-        self._gone = threading.Condition()
+        self._gone = host.condition()
         self._bells: dict[str, Callable[[], object] | bool] = {}
         self._waiting: dict[str, Bell] = {}
         self._subscription: Subscription | None = None
@@ -109,7 +109,7 @@ class Waiters:
             try:
                 subscription = self._store.subscribe()
                 if subscription is not None:
-                    self._listener = Listener(subscription, self._clock, self._take)
+                    self._listener = Listener(subscription, self._host, self._take)
             except LeaseholdError as error:
                 log().warning("waiters will not be called, and come at the known times instead: %s", error)
             except BaseException:

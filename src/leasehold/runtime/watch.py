@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -81,7 +80,7 @@ class Watch:
         if due is not None:
             seconds = min(seconds, max(0, due - clock.now()) / SECOND)
         if self._subscription is None:
-            time.sleep(seconds)
+            self._engine.host.sleep(seconds)
             self._resync()
             return
         self._hear(seconds)

@@ -14,7 +14,7 @@ from leasehold.runtime.cohort import Cohort, wanted
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leasehold.core.clock import Clock
+    from leasehold.runtime.host import Host
     from leasehold.runtime.tenure import Tenure
 
 
@@ -24,10 +24,10 @@ class Watchdog:
     It also receives new ones, and introduces those to the keeper that are not given back at once: most are.
     """
 
-    def __init__(self, clock: Clock, introduce: Callable[[Tenure], None]) -> None:
+    def __init__(self, host: Host, introduce: Callable[[Tenure], None]) -> None:
         self._introduce = introduce
         self._agenda: Agenda[Cohort | Tenure] = Agenda(
-            clock,
+            host,
             "leasehold-watchdog",
             self._look_at_all,
             wanted=_is_wanted,

@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 WIDTH, ROW, LEFT = 1400, 40, 60
 COLUMNS = 100
-COLOURS = {"holds": "#2a7", "silence": "#bbb", "crash": "#d33", "lost disk": "#a0a", "shutdown": "#e90", "stop": "#59f"}
+COLOURS = {
+    "stale write": "#d33",
+    "writes": "#36c",
+    "holds": "#2a7",
+    "silence": "#bbb",
+    "crash": "#d33",
+    "lost disk": "#a0a",
+    "shutdown": "#e90",
+    "stop": "#59f",
+}
 OTHER = "#c96"
 MARKS = {"silence": "~", "crash": "x", "lost disk": "X", "shutdown": "o", "stop": "=", "death": "x"}
+KEY = (
+    "1, 2: holds the first, the second resource  s: holds a session  ~ silent  x crashed  X lost its disk",
+    "o shut down  = stopped  | partition  ! clock jump",
+)
+RANKS = {"holds": 1, "writes": 2, "stale": 3}
 
 
 class Span(NamedTuple):
@@ -40,21 +57,29 @@ class Timeline:
             self.spans.append(Span(who, what, begun, now))
 
     def closed(self, end_ns: int) -> list[Span]:
-        """Return all that lasted, with what still does; what a holder believes on top."""
+        """Return all that lasted, with what still does; what a holder believes on top, and what it writes over that."""
         spans = [*self.spans, *(Span(who, what, begun, end_ns) for (who, what), begun in self._open.items())]
-        return sorted(spans, key=lambda span: (span.what.startswith("holds"), span.begin_ns))
+        return sorted(spans, key=lambda span: (RANKS.get(span.what.split()[0], 0), span.begin_ns))
 
-    def text(self, rows: tuple[str, ...], end_ns: int) -> list[str]:
-        """Return it as lines, a row for each process, with what the marks mean."""
+    def text(
+        self,
+        rows: tuple[str, ...],
+        end_ns: int,
+        *,
+        mark: Callable[[str], str] | None = None,
+        key: tuple[str, ...] = KEY,
+    ) -> list[str]:
+        """Return it as lines, a row for each process, with what the marks mean: one character for what lasts."""
+        mark = mark or _mark
+        wide = max(map(len, rows))
         scale = COLUMNS / max(end_ns, 1)
         lines = {who: ["·"] * COLUMNS for who in rows}
         for span in self.closed(end_ns):
             first = min(int(span.begin_ns * scale), COLUMNS - 1)
             last = max(first + 1, min(int(span.end_ns * scale), COLUMNS))
-            lines[span.who][first:last] = _mark(span.what) * (last - first)
-        key = "1, 2: holds the first, the second resource  s: holds a session  ~ silent  x crashed  X lost its disk"
-        more = "o shut down  = stopped  | partition  ! clock jump"
-        return [*(f"{who:4} {''.join(marks)}" for who, marks in lines.items()), f"     {key}", f"     {more}"]
+            lines[span.who][first:last] = mark(span.what) * (last - first)
+        drawn = [f"{who:{wide}}   {''.join(marks)}" for who, marks in lines.items()]
+        return [*drawn, *(f"{' ' * wide}   {line}" for line in key)]
 
     def svg(self, rows: tuple[str, ...], end_ns: int, verdict: str) -> str:
         """Return it as an SVG document."""

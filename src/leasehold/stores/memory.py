@@ -87,9 +87,12 @@ class MemorySubscription:
 
     def offer(self, news: Sequence[Event | Notice]) -> None:
         """Take what concerns this subscriber. Called under the table's lock, which keeps the order."""
-        for item in news:
-            if isinstance(item, Notice) or (self._prefix is not None and item.resource.startswith(self._prefix)):
-                self._queue.put(item)
+        for item in filter(self.wants, news):
+            self._queue.put(item)
+
+    def wants(self, item: Event | Notice) -> bool:
+        """Whether this concerns the subscriber."""
+        return isinstance(item, Notice) or (self._prefix is not None and item.resource.startswith(self._prefix))
 
     def get(self, timeout: float) -> list[Event | Notice] | None:
         """Return what came."""
@@ -127,11 +130,14 @@ class MemoryStore:
         not_promised="anything towards other processes, forks included",
     )
 
-    def __init__(self, url: StoreURL, clock: Clock) -> None:
+    def __init__(self, url: StoreURL, clock: Clock, table: MemoryTable | None = None) -> None:
         url.only("namespace")
         name = url.netloc + url.path
         self.url = f"memory://{name}?namespace={url.namespace}"
         self._clock = clock
+        if table is not None:
+            self._table = table
+            return
         # A fork copies the memory but must not copy the leases, so the process is part of the name.
         self._table = _tables.setdefault((os.getpid(), name, url.namespace), MemoryTable())
 
