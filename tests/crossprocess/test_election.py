@@ -15,31 +15,16 @@ import pytest
 
 from tests.crossprocess.election import Field, hold_election, judge
 from tests.crossprocess.stalls import Stalls
-from tests.servers.redis import redis_server
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.crossprocess.election import Report
-    from tests.servers.postgres import PostgresServer
 
 TTL = 1.0
 LATE = 0.2
 MUCH_LATE = 2.0
 """What a busy machine may add in a run that isn't about time."""
-
-
-@pytest.fixture(params=["sqlite", "redis", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path}/leases.db"
-    elif request.param == "redis":
-        with redis_server() as server:
-            yield server.url
-    else:
-        postgres: PostgresServer = request.getfixturevalue("postgres")
-        yield f"{postgres.address}/{postgres.database()}"
 
 
 def check(report: Report, rounds: int) -> None:

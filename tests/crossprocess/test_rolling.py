@@ -9,25 +9,9 @@ import pytest
 
 from tests.crossprocess.restarted import TTL
 from tests.crossprocess.rolling import roll
-from tests.servers.redis import redis_server
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
-
-    from tests.servers.postgres import PostgresServer
-
-
-@pytest.fixture(params=["sqlite", "redis", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path}/leases.db"
-    elif request.param == "redis":
-        with redis_server() as server:
-            yield server.url
-    else:
-        postgres: PostgresServer = request.getfixturevalue("postgres")
-        yield f"{postgres.address}/{postgres.database()}"
 
 
 @pytest.mark.heavy
