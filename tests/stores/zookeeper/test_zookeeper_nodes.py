@@ -8,7 +8,7 @@ import pytest
 
 from leasehold import Client, LeaseHeld
 from leasehold.core.lease import TOKEN_LIMIT
-from leasehold.core.ops import Acquire, Granted, Held, Lost, Release, Renew, Renewed, Revoke, Unknown
+from leasehold.core.ops import Acquire, Granted, Held, Lost, Release, Released, Renew, Renewed, Revoke, Unknown
 from leasehold.errors import ConfigError
 from leasehold.stores.zookeeper.layout import decode, encode
 from leasehold.testing.conformance.base import PATIENCE, new_id, ns, take, taken, until
@@ -53,6 +53,14 @@ def test_a_waiter_is_a_node_in_the_queue_and_shows_no_secret(store: ZooKeeperSto
     [path] = [path for path in tree.paths() if path.startswith("/queue/job/")]
     assert tree.get(path)[0]["holder"] == "somebody"
     assert waiter not in tree.everything()
+
+
+def test_a_family_that_runs_out_leaves_nothing(store: ZooKeeperStore, tree: Tree) -> None:
+    token = taken(store, "top", 1).token
+    for n in range(3):
+        taken(store, f"part/{n}", 0, parent=("top", token))
+    assert isinstance(store.apply([Revoke("part/1")], timeout=PATIENCE)[0], Released)
+    until(lambda: tree.left() == set(), "an end without a trace")
 
 
 def test_a_release_leaves_nothing(store: ZooKeeperStore, tree: Tree) -> None:

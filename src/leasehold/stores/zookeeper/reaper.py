@@ -69,7 +69,15 @@ class Reaper:
         if now < self._next_ns:
             return
         self._next_ns = FAR_NS
+        nearest = min(self._leases(now), self._waiters(now))
+        if nearest < FAR_NS:
+            self.note(nearest)
+
+    def _leases(self, now: int) -> int:
+        """End the leases that are over; return when to look for the next one."""
+        desk = self._desk
         nearest = FAR_NS
+        given_up = []
         for holding in desk.ledger.all():
             over = holding.free_ns()
             if holding.swept:
@@ -78,8 +86,18 @@ class Reaper:
                 nearest = min(nearest, over)
             elif desk.ledger.give_up(holding, now):
                 self.sweep(holding)
+                given_up.append(holding)
             else:
                 nearest = min(nearest, now + SOON_NS)
+        for holding in given_up:
+            if holding.has_children:  # which are gone by now, as far as they rode on it
+                holding.session.call(Delete(desk.layout.children(holding.mark), ANY_VERSION))
+        return nearest
+
+    def _waiters(self, now: int) -> int:
+        """Take the waiters out that gave no sign of life; return when to look for the next one."""
+        desk = self._desk
+        nearest = FAR_NS
         for waiter in list(desk.bells.waiters.values()):
             over = waiter.shown_ns + WAITER_LIFE_NS
             main = self._main() if over <= now else None
@@ -87,8 +105,7 @@ class Reaper:
                 desk.bells.remove(main, waiter)
             else:
                 nearest = min(nearest, max(over, now + SOON_NS))
-        if nearest < FAR_NS:
-            self.note(nearest)
+        return nearest
 
     def sweep(self, holding: Holding) -> None:
         """Delete the nodes of what is over. Where there is no answer, again, as long as the session lasts."""
