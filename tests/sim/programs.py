@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from leasehold import Fenced, LeaseLost
+from leasehold import Fenced, LeaseHeld, LeaseLost
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -38,6 +38,35 @@ async def careful(process: SimProcess, ledger: Register) -> None:
                         await ledger.write(lease.token, step)
             except (LeaseLost, Fenced) as lost:
                 process.note(f"starts over: {lost}")
+
+
+async def takes_part(process: SimProcess, ledgers: dict[str, Register]) -> None:
+    """Uses all that stands on leases: a semaphore, several at once, and a session."""
+    async with process.client() as leases:
+        desks = leases.semaphore("desk", slots=2)
+        while True:
+            try:
+                async with desks.acquire(ttl=10) as desk:
+                    await asyncio.sleep(process.rng.random())
+                    await ledgers[desk.resource].write(desk.token, process.name)
+                async with leases.acquire_all(["left", "right"], ttl=10, wait=20) as both:
+                    await asyncio.sleep(process.rng.random())
+                    for resource, token in both.tokens.items():
+                        await ledgers[resource].write(token, process.name)
+                async with leases.session(ttl=10) as session:
+                    lease = await session.acquire("one", wait=20)
+                    await asyncio.sleep(process.rng.random())
+                    await ledgers["one"].write(lease.token, process.name)
+            except (LeaseLost, LeaseHeld, Fenced) as lost:
+                process.note(f"starts over: {lost}")
+
+
+def guild(world: ProgramWorld) -> None:
+    """Four that do so, with a fenced ledger for each resource."""
+    names = ("desk/0", "desk/1", "left", "right", "one")
+    ledgers = {name: world.register(name, fenced=True) for name in names}
+    for number in range(4):
+        world.process(f"worker-{number}", takes_part, ledgers)
 
 
 def three(

@@ -17,7 +17,7 @@ import pytest
 from leasehold import ConfigError, LeaseHeld, LeaseLost, sim
 from leasehold.core.clock import SECOND
 from leasehold.sim import Mishap, Trouble
-from tests.sim.programs import careful, forgetful, three
+from tests.sim.programs import careful, forgetful, guild, three
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -196,6 +196,14 @@ def test_two_that_believe_at_once_are_noticed() -> None:
 
     assert verdicts(0.4) == {"overlap"}
     assert verdicts(0.004) == set()
+
+
+def test_patterns_live_through_it_too_and_a_seed_decides_all_of_it() -> None:
+    runs = [sim.run(guild, seed=seed, seconds=60) for seed in range(6)]
+    assert [run.violation for run in runs] == [None] * 6
+    for resource in ("desk/0", "desk/1", "left", "right", "one"):
+        assert sum(f"wrote {resource} " in note for run in runs for note in run.notes) > 10
+    assert sim.run(guild, seed=3, seconds=60).notes == runs[3].notes
 
 
 # --- asyncio is asyncio -------------------------------------------------------------------------------------------

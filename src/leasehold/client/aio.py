@@ -438,7 +438,7 @@ class AsyncClient(BaseClient):
         It is a lease itself, on a resource of its own, whose name starts with ``session/`` unless one is given.
         """
         require(self._engine.store.guarantees, Capability.SESSIONS, "carry leases along with a session")
-        acquisition = self.acquire(name or new_name(), ttl, 0, **options)
+        acquisition = self.acquire(name or new_name(self._host), ttl, 0, **options)
 
         async def start() -> AsyncSession[AsyncLease]:
             return AsyncSession(self, await acquisition)

@@ -16,6 +16,7 @@ from leasehold.stores.registry import url_of
 if TYPE_CHECKING:
     from leasehold.core.ops import Outcome
     from leasehold.core.timing import Duration
+    from leasehold.runtime.host import Host
     from leasehold.runtime.tenure import Tenure
     from leasehold.stores.registry import EngineLike
 
@@ -52,6 +53,10 @@ class BaseClient:
     def holder(self) -> str:
         """The name under which this client holds leases."""
         return self._engine.holder
+
+    @property
+    def _host(self) -> Host:
+        return self._engine.host
 
     def drop(self, lease: Tenure) -> None:
         """Stop holding the lease now, and give it back in the background."""

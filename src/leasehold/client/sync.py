@@ -381,7 +381,7 @@ class Client(BaseClient):
         It is a lease itself, on a resource of its own, whose name starts with ``session/`` unless one is given.
         """
         require(self._engine.store.guarantees, Capability.SESSIONS, "carry leases along with a session")
-        return Session(self, self.acquire(name or new_name(), ttl, 0, **options))
+        return Session(self, self.acquire(name or new_name(self._host), ttl, 0, **options))
 
     def semaphore(self, name: str, slots: int) -> Semaphore[Lease]:
         """Return a semaphore of that many slots: resources of their own, ``name/0`` and so on. Nothing is asked yet."""

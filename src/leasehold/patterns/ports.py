@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
     from leasehold.core.lease import Record
+    from leasehold.runtime.host import Host
 
 
 class Held(Protocol):
@@ -53,6 +54,8 @@ class Leases(Protocol[L]):
     """A client for threads."""
 
     @property
+    def _host(self) -> Host: ...
+    @property
     def acquire(self) -> Callable[..., L]: ...
     @property
     def try_acquire(self) -> Callable[..., L | None]: ...
@@ -71,6 +74,8 @@ class Leases(Protocol[L]):
 class AsyncLeases(Protocol[A]):
     """A client for asyncio."""
 
+    @property
+    def _host(self) -> Host: ...
     @property
     def acquire(self) -> Callable[..., Awaitable[A]]: ...
     @property

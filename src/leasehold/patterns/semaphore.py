@@ -11,7 +11,6 @@ runs out, and places in queues that do.
 
 from __future__ import annotations
 
-import random
 from typing import TYPE_CHECKING, Generic, NamedTuple
 
 from leasehold.core.lease import check_resource
@@ -110,7 +109,7 @@ class Semaphore(BaseSemaphore, Generic[L]):
 
         The arguments are those of ``client.acquire``. With ``wait=0``, and in ``try_acquire``, who waits is not asked.
         """
-        client, patience = self._client, Patience(wait)
+        client, patience = self._client, Patience(wait, self._client._host.clock)
         if patience.none:
             lease, records = self._look(ttl, options)
             if lease is None:
@@ -150,7 +149,7 @@ class Semaphore(BaseSemaphore, Generic[L]):
     ) -> tuple[L | None, Sequence[Record | None]]:
         """Take a slot that is free, and not kept for somebody else."""
         records = self._client.get_each(self._slots.slots)
-        for slot in self._slots.free(records, random.random()):
+        for slot in self._slots.free(records, self._client._host.random()):
             lease: L | None = self._client.try_acquire(slot, ttl, **at_slot(options))
             if lease is not None:
                 return lease, records
@@ -193,7 +192,7 @@ class AsyncSemaphore(BaseSemaphore, Generic[A]):
         return [record for record in await self._client.get_each(self._slots.slots) if record is not None]
 
     async def _acquire(self, ttl: Duration | Timing | None, wait: Duration | None, options: Mapping[str, Any]) -> A:
-        client, patience = self._client, Patience(wait)
+        client, patience = self._client, Patience(wait, self._client._host.clock)
         if patience.none:
             lease, records = await self._look(ttl, options)
             if lease is None:
@@ -225,7 +224,7 @@ class AsyncSemaphore(BaseSemaphore, Generic[A]):
     ) -> tuple[A | None, Sequence[Record | None]]:
         """Take a slot that is free, and not kept for somebody else."""
         records = await self._client.get_each(self._slots.slots)
-        for slot in self._slots.free(records, random.random()):
+        for slot in self._slots.free(records, self._client._host.random()):
             lease: A | None = await self._client.try_acquire(slot, ttl, **at_slot(options))
             if lease is not None:
                 return lease, records

@@ -6,7 +6,6 @@ itself, and what is written under it is to be guarded by its own token.
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Generic
 
 from leasehold.patterns.ports import A, L
@@ -21,15 +20,16 @@ if TYPE_CHECKING:
     from leasehold.patterns.opening import Opening
     from leasehold.patterns.ports import AsyncLeases, Leases
     from leasehold.patterns.several import AsyncBundle, Bundle
+    from leasehold.runtime.host import Host
     from leasehold.runtime.tenure import Tenure
 
 PREFIX = "session/"
 """What the names of sessions start with."""
 
 
-def new_name() -> str:
+def new_name(host: Host) -> str:
     """Return a name that no other session has."""
-    return PREFIX + os.urandom(8).hex()
+    return PREFIX + host.entropy(8).hex()
 
 
 class BaseSession:

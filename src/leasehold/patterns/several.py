@@ -162,7 +162,7 @@ def acquire_all(
     options: Mapping[str, Any],
 ) -> Bundle[L]:
     """Take all that are free in one batch; wait for the first that isn't, in the order of the names; and so on."""
-    order, patience = Order(resources), Patience(wait)
+    order, patience = Order(resources), Patience(wait, client._host.clock)
     try:
         while missing := order.missing:
             order.held |= client.try_each(missing, ttl, **options)
@@ -186,7 +186,7 @@ def acquire_all_async(
     order = Order(resources)
 
     async def start() -> AsyncBundle[A]:
-        patience = Patience(wait)
+        patience = Patience(wait, client._host.clock)
         order.held.clear()
         try:
             while missing := order.missing:

@@ -23,16 +23,18 @@ class Ended(BaseException):
 
 
 class Scheduler:
-    """Lets things happen in the order of their true times."""
+    """Lets things happen in the order of their true times, on whichever thread has the turn."""
 
     def __init__(self) -> None:
         self.now = 0
-        self.end_ns = 0
         self.stopped = self.over = False
         self.threads: list[VirtualThread] = []
+        self._end_ns = 0
         self._events: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
         self._serial = 0
-        self._back = _taken()
+        self._ready: VirtualThread | None = None
+        self._error: BaseException | None = None
+        self._back = threading.Semaphore(0)
 
     def at(self, when_ns: int, action: Callable[..., None], *details: Any) -> None:
         """Let something happen at a true time."""
@@ -41,10 +43,16 @@ class Scheduler:
 
     def run(self, end_ns: int) -> None:
         """Let everything happen until then, or until somebody says ``stop``."""
-        self.end_ns = end_ns
-        while self._events and self._events[0][0] <= end_ns and not self.stopped:
-            self.now, _, action, details = heapq.heappop(self._events)
-            action(*details)
+        self._end_ns = end_ns
+        self.pass_on(self.next())
+        try:
+            self._back.acquire()
+        except BaseException:  # an interrupt: let whoever has the turn come to where it waits
+            self.stop()
+            self._back.acquire()
+            raise
+        if self._error is not None:
+            raise self._error
 
     def stop(self) -> None:
         """Let nothing more happen."""
@@ -56,24 +64,32 @@ class Scheduler:
         while self.threads:
             thread = self.threads.pop()
             if thread.is_alive():
-                self.switch_to(thread)
+                self.pass_on(thread)
+                self._back.acquire()
                 thread.join()
 
-    def skip_to(self, when_ns: int) -> bool:
-        """Let time pass at once, where nothing else happens until then; return whether it did."""
-        if self.stopped or when_ns > self.end_ns or (self._events and self._events[0][0] <= when_ns):
-            return False
-        self.now = when_ns
-        return True
+    def next(self) -> VirtualThread | None:
+        """Let things happen until a thread is to go on, and return it; None: it is over."""
+        events = self._events
+        while events and events[0][0] <= self._end_ns and not self.stopped:
+            self.now, _, action, details = heapq.heappop(events)
+            try:
+                action(*details)
+            except BaseException as error:  # noqa: BLE001 - this thread has nothing to do with it
+                self._error = error
+                self.stop()
+            if self._ready is not None:
+                thread, self._ready = self._ready, None
+                return thread
+        return None
 
-    def switch_to(self, thread: VirtualThread) -> None:
-        """Let a thread run until it waits or ends."""
-        thread.baton.release()
-        self._back.acquire()
+    def wake(self, thread: VirtualThread) -> None:
+        """Let the thread go on, next of all."""
+        self._ready = thread
 
-    def switch_back(self) -> None:
-        """Let the scheduler go on. To be called by the thread that runs, just before it waits or ends."""
-        self._back.release()
+    def pass_on(self, thread: VirtualThread | None) -> None:
+        """Give the turn to a thread, or back to whoever called ``run`` or ``finish``."""
+        (self._back if thread is None else thread.baton).release()
 
 
 class VirtualThread(threading.Thread):
@@ -85,7 +101,9 @@ class VirtualThread(threading.Thread):
         self.process = process
         self.life = process.life
         self.work = run
-        self.baton = _taken()
+        self.baton = threading.Lock()
+        """Taken; whoever gives it the turn releases it."""
+        self.baton.acquire()
         self.tidying = False
         """Whether it goes on when the world is over, to put things away; then nothing takes time."""
         self._waits = 0
@@ -106,7 +124,7 @@ class VirtualThread(threading.Thread):
         finally:
             if not self.scheduler.over:
                 self.scheduler.threads.remove(self)
-            self.scheduler.switch_back()
+            self.scheduler.pass_on(None if self.scheduler.over else self.scheduler.next())
 
     def park(self, until_ns: int | None) -> bool:
         """Wait until somebody calls ``unpark``, but not beyond a true time; return whether somebody did."""
@@ -116,13 +134,13 @@ class VirtualThread(threading.Thread):
                 return False
             raise Ended
         if until_ns is not None:
-            if scheduler.skip_to(until_ns):
-                return False
             scheduler.at(until_ns, self.resume, self._waits, False)
-        scheduler.switch_back()
-        self.baton.acquire()
-        if scheduler.over:
-            raise Ended
+        thread = scheduler.next()
+        if thread is not self:
+            scheduler.pass_on(thread)
+            self.baton.acquire()
+            if scheduler.over:
+                raise Ended
         return self._woken
 
     def unpark(self) -> None:
@@ -139,14 +157,7 @@ class VirtualThread(threading.Thread):
             return
         self._waits += 1
         self._woken = woken
-        scheduler.switch_to(self)
-
-
-def _taken() -> threading.Lock:
-    """Return a lock to wait for: whoever is to go on has it released by the other side."""
-    lock = threading.Lock()
-    lock.acquire()
-    return lock
+        scheduler.wake(self)
 
 
 def this_thread() -> VirtualThread:
