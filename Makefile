@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 PEERS  := $(VENV)/.peers
 
-.PHONY: help demo test consensus proof chaos sim lint bench docs clean
+.PHONY: help demo test variants proof chaos sim lint bench docs clean
 .DEFAULT_GOAL := help
 
 help:            ## show what there is
@@ -23,13 +23,13 @@ demo: $(READY)   ## three workers, one job, a kill and a pause: who holds what, 
 
 test: lint       ## all checks and tests; installs the packages that these need
 	@tests/install-packages
-	$(BIN)/python -m pytest -n 6 --dist loadfile -m 'not (heavy or alone or chaos)'
+	$(BIN)/python -m pytest -n 6 --dist loadfile -m 'not (heavy or alone or chaos or variant)'
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m heavy
 	$(BIN)/python -m pytest -m alone
 
-consensus: $(READY) ## only the tests of etcd, ZooKeeper and five nodes of our own: they wait a lot
+variants: $(READY) ## all cases on other deployments of the stores: Sentinel, Cluster, PgBouncer, three nodes, five (15 min)
 	@tests/install-packages
-	$(BIN)/python -m pytest -n 6 --dist loadfile -m consensus
+	$(BIN)/python -m pytest -n 6 --dist loadfile -m variant
 
 proof: $(READY)  ## the long proofs in full: ten times as many examples and interleavings as in 'test'
 	@tests/install-packages

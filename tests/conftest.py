@@ -32,10 +32,3 @@ def postgres() -> Iterator[PostgresServer]:
     # What survives a power cut is for tests with a server of their own.
     with postgres_server("fsync=off", "full_page_writes=off") as server:
         yield server
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is about etcd and ZooKeeper."""
-    for item in items:
-        if "etcd" in item.path.name or "zookeeper" in item.path.name or item.path.parent.name in ("etcd", "zookeeper"):
-            item.add_marker(pytest.mark.consensus)

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from leasehold.stores.base import Store
 
+pytestmark = pytest.mark.variant
+
 
 class ClusterHarness(EtcdHarness):
     ttl = 2.0

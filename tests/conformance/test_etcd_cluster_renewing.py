@@ -13,6 +13,8 @@ from tests.servers.etcd import EtcdCluster, etcd_cluster, newer_etcd
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.variant
+
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster() -> Iterator[EtcdCluster]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from leasehold.stores.base import Store
 
-pytestmark = pytest.mark.consensus
+pytestmark = pytest.mark.variant
 
 
 class FiveHarness(PaxosHarness):

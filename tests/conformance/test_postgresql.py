@@ -64,6 +64,7 @@ class TestPostgres(StoreConformance):
     harness = PostgresHarness
 
 
+@pytest.mark.variant
 class TestBehindPgBouncer(StoreConformance):
     """In transaction mode."""
 

@@ -10,6 +10,8 @@ from tests.servers.zookeeper import Ensemble, ensemble
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.variant
+
 
 @pytest.fixture(scope="module", autouse=True)
 def place() -> Iterator[Ensemble]:
