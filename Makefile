@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 PEERS  := $(VENV)/.peers
 
-.PHONY: help demo test consensus proof sim lint bench docs clean
+.PHONY: help demo test consensus proof chaos sim lint bench docs clean
 .DEFAULT_GOAL := help
 
 help:            ## show what there is
@@ -23,17 +23,21 @@ demo: $(READY)   ## three workers, one job, a kill and a pause: who holds what, 
 
 test: lint       ## all checks and tests; installs the packages that these need
 	@tests/install-packages
-	$(BIN)/python -m pytest -n 6 --dist loadfile -m 'not (heavy or alone)'
+	$(BIN)/python -m pytest -n 6 --dist loadfile -m 'not (heavy or alone or chaos)'
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m heavy
 	$(BIN)/python -m pytest -m alone
 
-consensus: $(READY) ## only the tests of etcd and ZooKeeper, one node and three: they wait a lot
+consensus: $(READY) ## only the tests of etcd, ZooKeeper and five nodes of our own: they wait a lot
 	@tests/install-packages
 	$(BIN)/python -m pytest -n 6 --dist loadfile -m consensus
 
 proof: $(READY)  ## the long proofs in full: ten times as many examples and interleavings as in 'test'
 	@tests/install-packages
 	LEASEHOLD_SCALE=1 $(BIN)/python -m pytest -n 2 --dist loadfile -m heavy
+
+chaos: $(READY)  ## elections and rolling restarts, hundreds of them, with kill -9 at random (20 min)
+	@tests/install-packages
+	$(BIN)/python -m pytest -m chaos
 
 sim: $(READY)    ## the cluster's protocol in 100,000 simulated worlds (an hour on two cores); ARGS='--seeds 5000' for less
 	$(BIN)/leasehold sim run --seeds 100000 --jobs 2 $(ARGS)

@@ -13,15 +13,21 @@ from typing import TYPE_CHECKING, Any
 
 import leasehold
 from leasehold import (
+    AsyncBundle,
     AsyncClient,
     AsyncGrant,
     AsyncLease,
     AsyncPlace,
+    AsyncSemaphore,
+    AsyncSession,
+    AsyncTerm,
+    Bundle,
     Client,
     Contender,
     Event,
     EventKind,
     Grant,
+    Leader,
     Lease,
     LeaseholdError,
     Loss,
@@ -29,12 +35,17 @@ from leasehold import (
     Place,
     Record,
     Renewal,
+    Semaphore,
+    Session,
     State,
+    Term,
     Timing,
     errors,
     fencing,
     sim,
 )
+from leasehold.patterns.campaign import Campaign, Observation
+from leasehold.patterns.campaign_async import AsyncCampaign, AsyncObservation
 from leasehold.stores.base import Capability
 from leasehold.stores.registry import guarantees
 
@@ -43,14 +54,17 @@ if TYPE_CHECKING:
 
     from leasehold.stores.base import Guarantees
 
+ELECTION = (Term, AsyncTerm, Campaign, AsyncCampaign, Observation, AsyncObservation)
+"""What clients return, and nobody makes by hand."""
 HERE = os.path.dirname(os.path.abspath(__file__))
 NOTICE = "<!-- Written by docs/generate.py: change the code and its docstrings, not this page. -->\n"
 MISSING = inspect.Parameter.empty
+STARS = {"VAR_POSITIONAL": "*", "VAR_KEYWORD": "**"}
 INTRODUCTION = """
 Import these from `leasehold`. Durations are seconds, `int` or `float`, or a
 `timedelta`. Fields in `_ns` are nanoseconds, those in `_us` microseconds of the wall clock since 1970. `watch()` returns
 an iterator, to be used in a `with` or closed. What `AsyncClient.acquire()` returns is awaited for the lease, or used in
-an `async with`.
+an `async with`; so are an `Opening[...]` for what it opens and, on the async face, a semaphore's `acquire()`.
 """
 
 
@@ -130,10 +144,14 @@ def api_page() -> str:
         INTRODUCTION,
         _markdown(leasehold.__doc__ or "").partition("\n\n    ")[0],
     ]
-    for cls in (Client, AsyncClient, Lease, AsyncLease, Place, AsyncPlace, Grant, AsyncGrant):
+    faces: list[type] = [Client, AsyncClient, Lease, AsyncLease, Place, AsyncPlace, Grant, AsyncGrant]
+    patterns: list[type] = [Session, AsyncSession, Bundle, AsyncBundle, Semaphore, AsyncSemaphore]
+    for cls in (*faces, *patterns, *ELECTION):
         parts += _class(cls)
+    function = leasehold.drain_on_sigterm
+    parts += [f"## {function.__name__}()", _code(function.__name__ + _signature(function)), _doc(function)]
     parts += _options(Options)
-    for record in (Record, Contender, Event, Timing):
+    for record in (Record, Contender, Leader, Event, Timing):
         parts += _tuple(record)
     for words in (State, Loss, EventKind, Renewal):
         parts += _enum(words)
@@ -203,7 +221,7 @@ def _errors(root: type[LeaseholdError]) -> list[type[LeaseholdError]]:
 
 def _class(cls: type) -> Iterator[str]:
     yield f"## {cls.__name__}"
-    if "__init__" in vars(cls):
+    if "__init__" in vars(cls) and cls not in ELECTION:
         yield _code(cls.__name__ + _signature(cls.__init__))  # type: ignore[misc]
     yield _doc(cls)
     for name, member in _members(cls):
@@ -306,9 +324,9 @@ def _signature(function: Callable[..., object]) -> str:
     for parameter in signature.parameters.values():
         if parameter.name in ("self", "cls"):
             continue
-        if parameter.kind is inspect.Parameter.KEYWORD_ONLY and "*" not in parts:
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY and not any(part.startswith("*") for part in parts):
             parts.append("*")
-        text = f"**{parameter.name}" if parameter.kind is inspect.Parameter.VAR_KEYWORD else parameter.name
+        text = STARS.get(parameter.kind.name, "") + parameter.name
         if parameter.annotation is not MISSING:
             text += f": {_annotation(parameter.annotation)}"
         if parameter.default is not MISSING:

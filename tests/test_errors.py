@@ -12,12 +12,14 @@ from leasehold import errors
 from leasehold.core.ops import Held
 from leasehold.errors import (
     ConfigError,
+    Draining,
     Fenced,
     InvalidResource,
     LeaseHeld,
     LeaseholdError,
     LeaseLost,
     QueueFull,
+    StillWorking,
     StoreUnavailable,
     WouldDeadlock,
 )
@@ -36,6 +38,8 @@ EXAMPLES: list[LeaseholdError] = [
     InvalidResource("a//b", "it has an empty part"),
     InvalidResource(None, "it is NoneType, not str"),
     QueueFull("r", holder="host:1", token=7, remaining=1.5, position=3),
+    Draining("r", token=7),
+    StillWorking("r", token=7, in_flight=2),
 ]
 
 

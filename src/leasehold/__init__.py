@@ -20,34 +20,50 @@ from leasehold.core.ops import Event, EventKind, Loss
 from leasehold.core.timing import Renewal, Timing
 from leasehold.errors import (
     ConfigError,
+    Draining,
     Fenced,
     InvalidResource,
     LeaseHeld,
     LeaseholdError,
     LeaseLost,
     QueueFull,
+    StillWorking,
     StoreUnavailable,
     WouldDeadlock,
 )
+from leasehold.patterns.semaphore import AsyncSemaphore, Semaphore
+from leasehold.patterns.session import AsyncSession, Session
+from leasehold.patterns.several import AsyncBundle, Bundle
 
 if TYPE_CHECKING:
     from leasehold.client.aio import AsyncClient, AsyncGrant, AsyncLease, AsyncPlace
+    from leasehold.patterns.campaign import Term
+    from leasehold.patterns.campaign_async import AsyncTerm
+    from leasehold.patterns.election import Leader
+    from leasehold.patterns.sigterm import drain_on_sigterm
 
 __version__ = "0.1.0.dev0"
 
 __all__ = [
+    "AsyncBundle",
     "AsyncClient",
     "AsyncGrant",
     "AsyncLease",
     "AsyncPlace",
+    "AsyncSemaphore",
+    "AsyncSession",
+    "AsyncTerm",
+    "Bundle",
     "Client",
     "ConfigError",
     "Contender",
+    "Draining",
     "Event",
     "EventKind",
     "Fenced",
     "Grant",
     "InvalidResource",
+    "Leader",
     "Lease",
     "LeaseHeld",
     "LeaseLost",
@@ -58,17 +74,35 @@ __all__ = [
     "QueueFull",
     "Record",
     "Renewal",
+    "Semaphore",
+    "Session",
     "State",
+    "StillWorking",
     "StoreUnavailable",
+    "Term",
     "Timing",
     "WouldDeadlock",
+    "drain_on_sigterm",
 ]
 
 
-def __getattr__(name: str) -> object:
-    # asyncio takes as long to import as all the rest together, so the async face comes when it is asked for.
-    if name in ("AsyncClient", "AsyncGrant", "AsyncLease", "AsyncPlace"):
-        from leasehold.client import aio  # noqa: PLC0415
+# asyncio takes as long to import as all the rest together, so the async face comes when it is asked for; and so do the
+# patterns, since most programs use one of them at most.
+_LATER = {
+    "AsyncClient": "leasehold.client.aio",
+    "AsyncGrant": "leasehold.client.aio",
+    "AsyncLease": "leasehold.client.aio",
+    "AsyncPlace": "leasehold.client.aio",
+    "AsyncTerm": "leasehold.patterns.campaign_async",
+    "Leader": "leasehold.patterns.election",
+    "Term": "leasehold.patterns.campaign",
+    "drain_on_sigterm": "leasehold.patterns.sigterm",
+}
 
-        return getattr(aio, name)
+
+def __getattr__(name: str) -> object:
+    if name in _LATER:
+        from importlib import import_module  # noqa: PLC0415
+
+        return getattr(import_module(_LATER[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -7,6 +7,8 @@
     │   ├── WouldDeadlock      the one that waits has it itself
     │   └── QueueFull          too many wait for it already
     ├── LeaseLost          it was ours and is no more (reason)
+    ├── Draining           the lease takes no more work
+    ├── StillWorking       a drain's time is over, and work goes on; also a TimeoutError
     ├── Fenced             a guard refused a stale token
     ├── StoreUnavailable   the store can't be asked, or didn't answer in time
     └── ConfigError        the settings can't work; also a ValueError
@@ -82,6 +84,27 @@ class LeaseLost(LeaseholdError):
         else:
             text = f"the lease on {resource!r} (token {token}) has less than the {needed:g} s left that were required"
         super().__init__(text)
+
+
+class Draining(LeaseholdError):
+    """The lease takes no more work: it is given back once the work in flight has ended."""
+
+    def __init__(self, resource: str, *, token: int) -> None:
+        self.resource = resource
+        self.token = token
+        super().__init__(f"the lease on {resource!r} (token {token}) is drained, and takes no more work")
+
+
+class StillWorking(LeaseholdError, TimeoutError):
+    """The time for a drain is over, and work is in flight still. So the lease is held still, and takes no more work."""
+
+    def __init__(self, resource: str, *, token: int, in_flight: int) -> None:
+        self.resource = resource
+        self.token = token
+        self.in_flight = in_flight
+        super().__init__(
+            f"the lease on {resource!r} (token {token}) is not drained in time: {in_flight} in flight, so it is kept"
+        )
 
 
 class Fenced(LeaseholdError):

@@ -9,8 +9,12 @@ from leasehold.testing import Harness
 from leasehold.testing.conformance.batches import Batches
 from leasehold.testing.conformance.ending import Ending
 from leasehold.testing.conformance.exclusion import Exclusion
+from leasehold.testing.conformance.family import Family
 from leasehold.testing.conformance.grace import Grace
+from leasehold.testing.conformance.handover import Handover
+from leasehold.testing.conformance.limits import Limits
 from leasehold.testing.conformance.naming import Naming
+from leasehold.testing.conformance.ordering import Ordering
 from leasehold.testing.conformance.queueing import Queueing
 from leasehold.testing.conformance.tokens import Tokens
 from leasehold.testing.conformance.waiting import Waiting
@@ -54,7 +58,9 @@ def server() -> Iterator[EtcdServer]:
         yield server
 
 
-class WhatALeaseIs(Exclusion, Tokens, Grace, Ending, Waiting, Queueing, Watching, Batches, Naming):
+class WhatALeaseIs(
+    Exclusion, Tokens, Grace, Ending, Waiting, Queueing, Ordering, Handover, Limits, Family, Watching, Batches, Naming
+):
     """The first half of all cases. The others, about time, faults and processes, take as long, in another file."""
 
 

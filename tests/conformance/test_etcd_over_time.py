@@ -8,7 +8,7 @@ from leasehold.testing.conformance.cancellation import Cancellation
 from leasehold.testing.conformance.holding import Holding
 from leasehold.testing.conformance.processes import Processes
 from leasehold.testing.conformance.renewing import Renewing
-from tests.conformance.test_etcd import EtcdHarness, WhatALeaseIs
+from tests.conformance.test_etcd import EtcdHarness
 from tests.servers.etcd import EtcdServer, etcd_server
 
 if TYPE_CHECKING:
@@ -28,9 +28,3 @@ class WhoHoldsIt(Holding, Cancellation, Processes):
 
 class TestEtcdOverTime(Renewing, WhoHoldsIt):
     harness = EtcdHarness
-
-
-def test_both_halves_are_all_cases() -> None:
-    from leasehold.testing import StoreConformance
-
-    assert {*WhatALeaseIs.__mro__, *TestEtcdOverTime.__mro__} >= {*StoreConformance.__mro__} - {StoreConformance}

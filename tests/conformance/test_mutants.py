@@ -34,6 +34,30 @@ MUTANTS = {
         "belief = machine.granted(now + tenure._timing.safe_time(outcome.ttl_ns))",
         "deadline_counts or outlives",
     ),
+    "drained without waiting for the work": (
+        "patterns/drain.py",
+        "    if not empty.wait(seconds):",
+        "    if not empty.wait(0) and False:",
+        "last_work",
+    ),
+    "drained while more work is taken": (
+        "patterns/drain.py",
+        "            self._closed = True",
+        "            self._closed = False",
+        "last_work",
+    ),
+    "freed by the end of a with, under work in flight": (
+        "client/sync.py",
+        "(self._is_at_work() and not raising)",
+        "False",
+        "under_work",
+    ),
+    "a lost term that ends the campaign": (
+        "patterns/campaign.py",
+        "        return self._is_own(exc)",
+        "        return False",
+        "loss_ends",
+    ),
     "renewal without owner check": (
         "core/rules.py",
         "    if entry.lease_id != op.lease_id:\n        if entry.token == op.token",
@@ -175,6 +199,51 @@ MUTANTS = {
         "            tenure._fork()",
         "            pass",
         "forked",
+    ),
+    "several that keep what comes after the one they wait for": (
+        "patterns/several.py",
+        "        beyond = [name for name in self._names if name > first and name in self.held]",
+        "        beyond: list[str] = []",
+        "keeps_nothing_beyond",
+    ),
+    "some of several kept when one can't be had": (
+        "patterns/several.py",
+        "    except BaseException:\n        client.release_each(order.held.values())",
+        "    except BaseException:\n        pass",
+        "none_is_kept",
+    ),
+    "a semaphore without a gate": (
+        "patterns/semaphore.py",
+        "turn: L = self._client.acquire(self._slots.gate, ttl",
+        'turn: L = self._client.acquire(f"{self._slots.gate}/{random.random()}", ttl',
+        "bound_of_the_queue",
+    ),
+    "a waiter for any slot that stays in the queues of the others": (
+        "patterns/semaphore.py",
+        """            lease = client.wait_any(places, patience.left())
+            return lease
+        finally:
+            for place in places:
+                place.leave()
+""",
+        """            lease = client.wait_any(places, patience.left())
+            return lease
+        finally:
+            for place in places:
+""",
+        "whichever_slot",
+    ),
+    "an inner exit that gives the lease back": (
+        "runtime/tenure.py",
+        "            return self._inside <= 0",
+        "            return True",
+        "outermost or last_one",
+    ),
+    "a thread that waits no more, and keeps the store's calls from others": (
+        "runtime/waiters.py",
+        "        if not called and self._listener is not None:",
+        "        if False:",
+        "keeps_no_call",
     ),
 }
 

@@ -123,6 +123,27 @@ def test_the_one_that_waits_reads_its_call_itself_and_then_the_thread_goes_on(de
     desk.line.wait_for_reader("leasehold-listener")
 
 
+def test_a_call_that_comes_while_the_reader_changes_is_not_slept_over(desk: Desk) -> None:
+    """The thread of its own is called away, and has just read the call for the one that takes its place."""
+    desk.line.wait_for_reader("leasehold-listener")
+    interrupt, ring = desk.line.interrupt, desk.listener._take
+
+    def call_and_interrupt() -> None:
+        desk.line.say("first")
+        interrupt()
+
+    def take_slowly(news: list[Event | Notice]) -> None:
+        time.sleep(0.1)
+        ring(news)
+
+    desk.line.interrupt = call_and_interrupt  # type: ignore[method-assign]
+    desk.listener._take = take_slowly
+    started = time.monotonic()
+    desk.wait("first").join(LONG)
+    assert desk.bells["first"].called
+    assert time.monotonic() - started < LONG / 2
+
+
 def test_one_of_several_reads_for_all_and_another_follows_it(desk: Desk) -> None:
     desk.line.wait_for_reader("leasehold-listener")
     first = desk.wait("first")
@@ -151,6 +172,27 @@ def test_whoever_gives_up_waiting_leaves_the_reading_to_others(desk: Desk) -> No
     assert desk.bells["second"].called
 
 
+def test_a_call_that_was_read_just_before_the_one_that_waits_took_over(desk: Desk) -> None:
+    """It must not wait for news that another thread has in hand."""
+    desk.line.wait_for_reader("leasehold-listener")
+    passed_on, take = threading.Event(), desk.listener._take
+
+    def slow(news: list[Event | Notice]) -> None:
+        passed_on.wait(LONG)
+        take(news)
+
+    desk.listener._take = slow
+    desk.line.say("first")
+    while not desk.line.readers:
+        time.sleep(0.01)
+    first = desk.wait("first")
+    time.sleep(0.1)
+    passed_on.set()
+    first.join(LONG / 4)
+    assert not first.is_alive()
+    assert desk.bells["first"].called
+
+
 def test_a_reader_that_fails_leaves_the_others_waiting_until_their_time(
     desk: Desk, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -163,6 +205,27 @@ def test_a_reader_that_fails_leaves_the_others_waiting_until_their_time(
     waiting.join(LONG)
     assert not waiting.is_alive()
     assert "come at the known times" in caplog.text
+
+
+def test_whoever_takes_over_does_not_wait_for_a_call_that_the_one_before_has_in_hand(desk: Desk) -> None:
+    may_take, in_hand = threading.Event(), threading.Event()
+
+    def slowly(news: list[Event | Notice]) -> None:
+        in_hand.set()
+        may_take.wait(LONG)
+        desk._take(news)
+
+    desk.listener._take = slowly
+    desk.line.wait_for_reader("leasehold-listener")
+    desk.line.say("first")
+    assert in_hand.wait(LONG)
+    first = desk.wait("first", 10 * LONG)
+    while desk.listener._reader is not desk.bells["first"]:
+        time.sleep(0.01)
+    may_take.set()
+    first.join(LONG)
+    assert not first.is_alive()
+    assert desk.bells["first"].called
 
 
 def test_whoever_waits_a_second_time_reads_again() -> None:

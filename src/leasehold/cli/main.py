@@ -56,6 +56,14 @@ def _dispatch(argv: list[str]) -> int:
             from leasehold.cli import run  # noqa: PLC0415
 
             return run.run(args, _checked(command))
+        case "node":
+            from leasehold.cli import node  # noqa: PLC0415
+
+            return node.node(args)
+        case "cluster":
+            from leasehold.cli import cluster  # noqa: PLC0415
+
+            return cluster.start(args) if args.what == "start" else cluster.status(args)
         case "stores":
             from leasehold.cli import stores  # noqa: PLC0415
 

@@ -13,7 +13,7 @@ PREFIX = "PREFIX"
 SHELLS = ("bash", "zsh", "fish")
 RUN_USAGE = (
     "leasehold run RESOURCE [--ttl 30s] [--wait SECONDS | -n] [--on-lost stop|kill|warn]\n"
-    "                     [--grace 5s] [--holder NAME] [--json] [--url URL] -- COMMAND..."
+    "                     [--grace 5s] [--drain TIME] [--holder NAME] [--json] [--url URL] -- COMMAND..."
 )
 
 
@@ -74,6 +74,8 @@ def make_parser() -> Parser:
     migrate = _add(nouns, "migrate", "make or update the schema that a database keeps leases in")
     migrate.add_argument("--print", action="store_true", help="print the SQL that makes it, and do nothing")
     _add_json(_add(nouns, "stores", "show what each store guarantees", url=False))
+    _add_node(nouns)
+    _add_cluster(nouns)
     completion = _add(nouns, "completion", "print a completion script for a shell", url=False)
     completion.add_argument("shell", choices=SHELLS)
     _add_sim(nouns)
@@ -148,9 +150,44 @@ def _add_run(nouns: argparse._SubParsersAction[Parser]) -> None:
         metavar="TIME",
         help="from SIGTERM to SIGKILL (5s; at most a third of the lease's safe time)",
     )
+    run.add_argument(
+        "--drain",
+        type=duration,
+        metavar="TIME",
+        help="after SIGTERM, which is passed on: SIGKILL if COMMAND hasn't ended by then (default: wait for ever)",
+    )
     run.add_argument("--holder", type=some_words, metavar="NAME", help="who holds it, for people to read (host:pid)")
     run.add_argument("--json", action="store_true", help="print events as JSON lines on stderr")
     _add_url(run, default=argparse.SUPPRESS)
+
+
+def _add_node(nouns: argparse._SubParsersAction[Parser]) -> None:
+    node = _add(nouns, "node", "run one node of a cluster that keeps leases for paxos:// URLs", url=False)
+    node.add_argument("--id", required=True, metavar="ID", type=words, help="its name in the cluster")
+    node.add_argument("--data", required=True, metavar="DIR", type=words, help="its data folder")
+    node.add_argument("--init", action="store_true", help="prepare the data folder for a NEW cluster, and end")
+    node.add_argument("--listen", default="127.0.0.1:7420", metavar="HOST:PORT", type=words, help="(127.0.0.1:7420)")
+    node.add_argument("--peers", default="", metavar="ID=HOST:PORT,...", type=words, help="all other nodes")
+    node.add_argument("--http", metavar="HOST:PORT", type=words, help="answer /health and /metrics there")
+    node.add_argument("--secret-file", metavar="FILE", type=words, help="the secret that clients and nodes share")
+    node.add_argument("--tls-cert", metavar="FILE", type=words, help="use TLS, with this certificate")
+    node.add_argument("--tls-key", metavar="FILE", type=words, help="its private key")
+    node.add_argument("--tls-ca", metavar="FILE", type=words, help="whom other nodes' certificates come from")
+    node.add_argument("--tls-clients", action="store_true", help="take only clients with a certificate from --tls-ca")
+    node.add_argument(
+        "--max-ttl", type=duration, default=60.0, metavar="TIME", help="the longest lease (60s; at least 1s)"
+    )
+    node.add_argument("--log", choices=("json", "text"), default="json", help="how to log, on stderr (json)")
+
+
+def _add_cluster(nouns: argparse._SubParsersAction[Parser]) -> None:
+    text = "start a cluster on this host, for trying it out; or show how the nodes of a paxos:// URL are"
+    cluster = _add(nouns, "cluster", text)
+    cluster.add_argument("what", choices=("start", "status"))
+    cluster.add_argument("--nodes", type=int, choices=(1, 3, 5), default=3, help="how many to start (3)")
+    cluster.add_argument("--port", type=int, default=7420, metavar="PORT", help="of the first one to start (7420)")
+    cluster.add_argument("--data", metavar="DIR", type=words, help="where to keep their data (a folder of its own)")
+    _add_json(cluster)
 
 
 def _add_sim(nouns: argparse._SubParsersAction[Parser]) -> None:

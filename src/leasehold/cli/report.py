@@ -60,6 +60,10 @@ class Report:
         """Say that COMMAND's group is being ended."""
         self._say("stopping", f"{signal_name} to COMMAND: {why}", signal=signal_name, why=why)
 
+    def draining(self, seconds: float) -> None:
+        """Say that COMMAND was asked to end; only in JSON."""
+        self._say("draining", None, seconds=seconds)
+
     def suspended(self, remaining: float) -> None:
         """Say what Ctrl-Z means for the lease."""
         text = f"stopped, and so are the renewals: continue within {shown(remaining)}, or COMMAND is ended"

@@ -85,6 +85,7 @@ def _hold(
         report=report,
         grace=args.grace,
         on_lost=args.on_lost,
+        drain=args.drain,
     )
     lease.check()
     foreground.give_if_interactive()

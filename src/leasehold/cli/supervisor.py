@@ -74,11 +74,15 @@ class Supervisor:
         report: Report,
         grace: float,
         on_lost: str,
+        drain: float | None,
     ) -> None:
         self._lease, self._command, self._guardian = lease, command, guardian
         self._foreground, self._bell, self._report = foreground, bell, report
         self._limits = Limits.of(lease.timing, grace)
         self._on_lost = on_lost
+        self._drain = drain
+        self._drained_by: int | None = None
+        """When COMMAND, which was asked to end, must have done so."""
         self._state = State.HELD
         self._kill_at = self._told = 0
         self._stopping = self._killed = False
@@ -138,6 +142,9 @@ class Supervisor:
     def _enforce(self, now: int) -> None:
         """Send what is due."""
         limits = self._limits
+        if self._drained_by is not None and now >= self._drained_by and not self._killed:
+            self._kill_at = min(self._kill_at, now)
+            self._stop(now, None, "it has not ended within the time that --drain gives it")
         if not self._stopping and self._on_lost != "warn" and self._state is not State.LOST:
             ahead = 0 if self._on_lost == "kill" else limits.grace_ns
             if now >= self._kill_at - ahead:
@@ -201,6 +208,8 @@ class Supervisor:
         if not self._killed and (self._stopping or self._on_lost != "warn"):
             gentle = not self._stopping and self._on_lost == "stop"
             soon = min(soon, self._kill_at - (self._limits.grace_ns if gentle else 0) - now)
+        if self._drained_by is not None and not self._killed:
+            soon = min(soon, self._drained_by - now)
         return max(soon, MILLISECOND)
 
     # --- signals and the terminal ---------------------------------------------------------------------------------
@@ -212,6 +221,9 @@ class Supervisor:
             if self._lease.remaining <= 0 and self._on_lost != "warn":
                 return  # it must not go on; the loop ends it now
             self._foreground.give_if_interactive()
+        if signum == signal.SIGTERM and self._drain is not None and self._drained_by is None:
+            self._drained_by = SYSTEM.host_ns() + int(self._drain * SECOND)
+            self._report.draining(self._drain)
         self._command.group.signal(signum)
 
     def _stopped(self, news: Stopped) -> None:

@@ -33,7 +33,9 @@ from leasehold.core.holder import State
 from leasehold.core.lease import check_resource
 from leasehold.core.ops import Loss, Lost, Release, Released, Revoke, Unknown
 from leasehold.errors import ConfigError, LeaseHeld, LeaseLost
+from leasehold.patterns import campaign_async, drain
 from leasehold.patterns.again import AsyncAgain
+from leasehold.patterns.election import Leader
 from leasehold.patterns.opening import Opening
 from leasehold.patterns.semaphore import AsyncSemaphore
 from leasehold.patterns.session import AsyncSession, new_name
@@ -45,17 +47,21 @@ from leasehold.runtime.watch import Watch
 from leasehold.stores.base import Capability
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
     from types import TracebackType
-    from typing import Any, Self, Unpack
+    from typing import Any, Self, TypeVar, Unpack
 
     from leasehold.client.options import Options, Terms
     from leasehold.core.claim import Claim
     from leasehold.core.lease import Contender, Record
     from leasehold.core.ops import Acquire, Event, Op, Outcome
     from leasehold.core.timing import Duration, Timing
+    from leasehold.patterns.campaign_async import AsyncCampaign, AsyncObservation, AsyncTerm
+    from leasehold.patterns.drain import Work
     from leasehold.patterns.several import AsyncBundle
     from leasehold.runtime.engine import Engine
+
+    Result = TypeVar("Result")
 
 WATCH_POLL = 0.5
 """Seconds after which a watching thread looks whether it is still wanted."""
@@ -67,13 +73,12 @@ class AsyncLease(Tenure):
     _loop: asyncio.AbstractEventLoop
     _own: Body | None = None
     """The body of its own 'async with'."""
-    _bodies: list[Body]
+    _bodies: tuple[Body, ...] = ()
     """That one, and those that have entered it again."""
     _tasks: set[asyncio.Task[Any]] | None = None
 
     def _settle_in(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._bodies = []
 
     @property
     def lost(self) -> asyncio.Event:
@@ -121,12 +126,30 @@ class AsyncLease(Tenure):
         self.check()
         return await self._give_back(self._now(), raising=True, release=release)
 
+    def work(self) -> Work:
+        """Count the body of a ``with`` as work in flight. Raises `Draining` once ``drain()`` was called, or `LeaseLost`."""
+        return drain.Work(self)
+
+    async def drain(
+        self,
+        timeout: Duration | None = None,  # noqa: ASYNC109 - it ends the wait, not the work
+        to: str | Callable[[], Any] | None = None,
+        state: bytes | Callable[[], Any] = b"",
+        within: Duration = 5.0,
+    ) -> bool:
+        """Take no more work, wait for what is in flight, then release; or, with ``to``, hand over. True if that ended it.
+
+        Raises `StillWorking` if the time is over first: the lease is kept then, and this may be called again. The name
+        and the state may be functions, which are called when the work has ended; nobody's name, None, means a release.
+        """
+        return await drain.drain_async(self, timeout, to, state, within)
+
     async def _give_back(self, now: int, *, raising: bool, release: Release | None = None) -> bool:
         if release is None:
             release = Release(self._op.resource, self._op.lease_id)
         # Stop believing and renewing first: a late renewal must not follow the release.
         self._advance(RELEASED, now)
-        if not self._to_give_back():
+        if not self._to_give_back() or (self._is_at_work() and not raising):
             return False
         try:
             outcome, _ = await _call(self._engine, release)
@@ -170,16 +193,16 @@ class AsyncLease(Tenure):
 
     def _enter(self) -> Body:
         body = Body()
-        self._bodies.append(body)
+        self._bodies = (*self._bodies, body)
         try:
             self.check()  # after the body can be found there: a loss from here on cancels it
         except LeaseLost:
-            self._bodies.remove(body)
+            self._bodies = tuple(other for other in self._bodies if other is not body)
             raise
         return body
 
     async def _leave(self, body: Body, exc_type: type[BaseException] | None) -> None:
-        self._bodies.remove(body)
+        self._bodies = tuple(other for other in self._bodies if other is not body)
         now = self._now()
         self._tick(now)
         loss = self._belief.loss or (Loss.EXPIRED if now >= self._deadline_ns else None)
@@ -484,6 +507,47 @@ class AsyncClient(BaseClient):
         self._engine.require_open()
         return AsyncWatch(Watch(self._engine, check_prefix(prefix)))
 
+    def campaign(
+        self,
+        name: str,
+        ttl: Duration | Timing = 10.0,
+        *,
+        ready: Callable[[], Any] | None = None,
+        **options: Unpack[Options],
+    ) -> AsyncCampaign:
+        """Stand for election, again and again: ``async for term in client.campaign("scheduler"): async with term: ...``.
+
+        ``ready`` is called before each wait, so that nothing but the acquisition is between two leaders; what it
+        returns, awaited if need be, is ``term.prepared``. After a loss, and while the store doesn't answer, we rest for
+        a random time. Candidates with a higher ``priority`` lead first; `Options` says what else can be asked for.
+        """
+        self._engine.require_open()
+        self._terms.terms(ttl, options)  # refused here, rather than in the loop
+        return campaign_async.AsyncCampaign(check_resource(name), lambda: self.acquire(name, ttl, **options), ready)
+
+    async def lead(
+        self,
+        name: str,
+        work: Callable[[AsyncTerm], Awaitable[Result]],
+        ttl: Duration | Timing = 10.0,
+        *,
+        ready: Callable[[], Any] | None = None,
+        **options: Unpack[Options],
+    ) -> Result:
+        """Await ``work(term)`` while we lead, and again after each loss, until it returns while leading or has resigned.
+
+        When the term is lost the work is cancelled, and nothing goes on before it has ended.
+        """
+        return await campaign_async.lead(self.campaign(name, ttl, ready=ready, **options), work)
+
+    async def leader(self, name: str) -> Leader | None:
+        """Return who leads, since when and with which token; None: nobody."""
+        return Leader.of(await self.get(name))
+
+    def observe(self, name: str) -> AsyncObservation:
+        """Return the stream of leaders: first who leads now, then every change, None for nobody."""
+        return campaign_async.AsyncObservation(self, check_resource(name))
+
     async def close(self) -> None:
         """Release what is held, within a second, and end."""
         await asyncio.to_thread(self._engine.close)
@@ -523,7 +587,7 @@ class AsyncClient(BaseClient):
                 raise decision.error
             if isinstance(decision, Sleep):
                 if pause_ns == FOR_EVER_NS:
-                    self._refuse_deadlock(asyncio.current_task(), outcome)
+                    self._refuse_deadlock(asyncio.current_task(), claim.op.resource, outcome)
                 called = await self._sleep((claim,), min(decision.until_ns, pause_ns))
                 engine.require_open()
                 check_parent(engine, terms)

@@ -65,8 +65,8 @@ class BaseClient:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.url} holding {len(self._engine.held)}>"
 
-    def _refuse_deadlock(self, owner: object, outcome: Outcome) -> None:
+    def _refuse_deadlock(self, owner: object, resource: str, outcome: Outcome) -> None:
         """Raise, rather than let this thread or task wait for what only itself will give back."""
-        mine = self._engine.held_by(owner, outcome.token) if isinstance(outcome, Held) else None
+        mine = self._engine.held_by(owner, resource, outcome.token) if isinstance(outcome, Held) else None
         if mine is not None:
             raise WouldDeadlock(mine.resource, holder=mine.holder, token=mine.token, remaining=mine.remaining)

@@ -29,6 +29,7 @@ from leasehold.core.holder import Over, State
 from leasehold.core.lease import check_resource
 from leasehold.core.ops import Loss, Lost, Release, Released, Revoke, Unknown
 from leasehold.errors import LeaseHeld, LeaseLost
+from leasehold.patterns import drain
 from leasehold.patterns.again import Again
 from leasehold.patterns.semaphore import Semaphore
 from leasehold.patterns.session import Session, new_name
@@ -41,15 +42,20 @@ from leasehold.stores.base import Capability
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from types import TracebackType
-    from typing import Any, Self, Unpack
+    from typing import Any, Self, TypeVar, Unpack
 
     from leasehold.client.options import Options, Terms
     from leasehold.core.claim import Claim
     from leasehold.core.lease import Contender, Record
     from leasehold.core.ops import Acquire
     from leasehold.core.timing import Duration, Timing
+    from leasehold.patterns.campaign import Campaign, Observation, Term
+    from leasehold.patterns.drain import Work
+    from leasehold.patterns.election import Leader
     from leasehold.patterns.several import Bundle
     from leasehold.runtime.engine import Engine
+
+    Result = TypeVar("Result")
 
 RELEASED = Over(Loss.RELEASED)
 
@@ -105,6 +111,24 @@ class Lease(Tenure):
         self.check()
         return self._give_back(self._now(), raising=True, release=release)
 
+    def work(self) -> Work:
+        """Count the body of a ``with`` as work in flight. Raises `Draining` once ``drain()`` was called, or `LeaseLost`."""
+        return drain.Work(self)
+
+    def drain(
+        self,
+        timeout: Duration | None = None,
+        to: str | Callable[[], Any] | None = None,
+        state: bytes | Callable[[], Any] = b"",
+        within: Duration = 5.0,
+    ) -> bool:
+        """Take no more work, wait for what is in flight, then release; or, with ``to``, hand over. True if that ended it.
+
+        Raises `StillWorking` if the time is over first: the lease is kept then, and this may be called again. The name
+        and the state may be functions, which are called when the work has ended; nobody's name, None, means a release.
+        """
+        return drain.drain(self, timeout, to, state, within)
+
     def _give_back(self, now: int, *, raising: bool, release: Release | None = None) -> bool:
         engine = self._engine
         if release is None:
@@ -112,7 +136,7 @@ class Lease(Tenure):
         try:
             # Stop believing and renewing first: a late renewal must not follow the release.
             self._advance(RELEASED, now)
-            if not self._to_give_back():
+            if not self._to_give_back() or (self._is_at_work() and not raising):
                 return False
             outcome = engine.store.apply([release], timeout=engine.timeout)[0]
         except BaseException:
@@ -419,6 +443,55 @@ class Client(BaseClient):
         self._engine.require_open()
         return Watch(self._engine, check_prefix(prefix))
 
+    def campaign(
+        self,
+        name: str,
+        ttl: Duration | Timing = 10.0,
+        *,
+        ready: Callable[[], Any] | None = None,
+        **options: Unpack[Options],
+    ) -> Campaign:
+        """Stand for election, again and again: ``for term in client.campaign("scheduler"): with term: ...``.
+
+        ``ready`` is called before each wait, so that nothing but the acquisition is between two leaders; what it returns
+        is ``term.prepared``. After a loss, and while the store doesn't answer, we rest for a random time. Candidates
+        with a higher ``priority`` lead first; `Options` says what else can be asked for.
+        """
+        from leasehold.patterns.campaign import Campaign  # noqa: PLC0415 - here and below: most programs elect nobody
+
+        self._engine.require_open()
+        self._terms.terms(ttl, options)  # refused here, rather than in the loop
+        return Campaign(check_resource(name), lambda: self.enqueue(name, ttl, **options), ready)
+
+    def lead(
+        self,
+        name: str,
+        work: Callable[[Term], Result],
+        ttl: Duration | Timing = 10.0,
+        *,
+        ready: Callable[[], Any] | None = None,
+        **options: Unpack[Options],
+    ) -> Result:
+        """Call ``work(term)`` while we lead, and again after each loss, until it returns while leading or has resigned.
+
+        The work has to look: ``term.check()`` raises when the term is lost. Nothing goes on before it has returned.
+        """
+        from leasehold.patterns import campaign  # noqa: PLC0415
+
+        return campaign.lead(self.campaign(name, ttl, ready=ready, **options), work)
+
+    def leader(self, name: str) -> Leader | None:
+        """Return who leads, since when and with which token; None: nobody."""
+        from leasehold.patterns.election import Leader  # noqa: PLC0415
+
+        return Leader.of(self.get(name))
+
+    def observe(self, name: str) -> Observation:
+        """Return the stream of leaders: first who leads now, then every change, None for nobody."""
+        from leasehold.patterns.campaign import Observation  # noqa: PLC0415
+
+        return Observation(self, check_resource(name))
+
     def close(self) -> None:
         """Release what is held, within a second, and end."""
         self._engine.close()
@@ -469,7 +542,7 @@ class Client(BaseClient):
                 raise decision.error
             if isinstance(decision, Sleep):
                 if pause_ns == FOR_EVER_NS:
-                    self._refuse_deadlock(threading.current_thread(), outcome)
+                    self._refuse_deadlock(threading.current_thread(), claim.op.resource, outcome)
                 pause = max(0, min(decision.until_ns, pause_ns) - clock.now()) / 1e9
                 called = engine.waiters.wait((claim.op.lease_id,), pause)
                 engine.require_open()

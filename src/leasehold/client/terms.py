@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from leasehold.client.options import Terms
     from leasehold.core.timing import Duration
     from leasehold.runtime.engine import Engine
+    from leasehold.runtime.tenure import Tenure
 
 STATE_FILE = "leasehold/leases.db"
 FOR_EVER_NS = 1 << 62
@@ -68,6 +69,7 @@ def check_wait(wait: Duration) -> int:
 
 def make_claim(engine: Engine, resource: str, terms: Terms, wait: Duration | None) -> Claim:
     """Return a fresh attempt, with a lease id of its own."""
+    refuse_cycle(resource, terms.parent)
     wait_ns = None if wait is None else check_wait(wait)
     now = engine.clock.now()
     op = Acquire(
@@ -84,6 +86,16 @@ def make_claim(engine: Engine, resource: str, terms: Terms, wait: Duration | Non
         check_parent(engine, terms)
     until = None if wait_ns is None else now + wait_ns
     return Claim(op, terms.timing, wait_until_ns=until, patience_ns=int(engine.timeout * 1e9))
+
+
+def refuse_cycle(resource: str, parent: Tenure | None) -> None:
+    """Refuse a resource that would stand under itself."""
+    above = parent
+    while above is not None:
+        if above.resource == resource:
+            assert parent is not None
+            raise ConfigError(f"{resource!r} can't stand under {parent.resource!r}, which is or stands under it")
+        above = above.parent
 
 
 def check_parent(engine: Engine, terms: Terms) -> None:

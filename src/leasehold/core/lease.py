@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Mapping  # noqa: TC003 - whatever makes frames of records reads their types
+from typing import Any, Final, NamedTuple
 
 from leasehold.errors import ConfigError, InvalidResource
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 MAX_RESOURCE_BYTES: Final = 512
 TOKEN_LIMIT: Final = 2**53

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Generic, NamedTuple
 
 from leasehold.core.lease import check_resource
-from leasehold.errors import ConfigError, LeaseHeld
+from leasehold.errors import ConfigError, LeaseHeld, QueueFull
 from leasehold.patterns.opening import Opening
 from leasehold.patterns.patience import Patience
 from leasehold.patterns.ports import A, L
@@ -115,7 +115,7 @@ class Semaphore(BaseSemaphore, Generic[L]):
             if lease is None:
                 raise self._slots.taken(records)
             return lease
-        turn = client.acquire(self._slots.gate, ttl, wait, **at_gate(options))
+        turn = self._queue_up(ttl, wait, options)
         try:
             lease, records = self._look(ttl, options)
             if lease is None:
@@ -133,6 +133,16 @@ class Semaphore(BaseSemaphore, Generic[L]):
     def holders(self) -> Sequence[Record]:
         """Return who holds the slots."""
         return [record for record in self._client.get_each(self._slots.slots) if record is not None]
+
+    def _queue_up(self, ttl: Duration | Timing | None, wait: Duration | None, options: Mapping[str, Any]) -> L:
+        """Wait for the gate, and return the lease on it."""
+        try:
+            turn: L = self._client.acquire(self._slots.gate, ttl, wait, **at_gate(options))
+        except LeaseHeld as error:
+            if isinstance(error, QueueFull):
+                raise
+            raise self._slots.taken(self._client.get_each(self._slots.slots)) from error
+        return turn
 
     def _look(
         self, ttl: Duration | Timing | None, options: Mapping[str, Any]
@@ -188,7 +198,7 @@ class AsyncSemaphore(BaseSemaphore, Generic[A]):
             if lease is None:
                 raise self._slots.taken(records)
             return lease
-        turn = await client.acquire(self._slots.gate, ttl, wait, **at_gate(options))
+        turn = await self._queue_up(ttl, wait, options)
         try:
             lease, records = await self._look(ttl, options)
             if lease is None:
@@ -198,6 +208,16 @@ class AsyncSemaphore(BaseSemaphore, Generic[A]):
             return lease
         finally:
             client.drop(turn)
+
+    async def _queue_up(self, ttl: Duration | Timing | None, wait: Duration | None, options: Mapping[str, Any]) -> A:
+        """Wait for the gate, and return the lease on it."""
+        try:
+            turn: A = await self._client.acquire(self._slots.gate, ttl, wait, **at_gate(options))
+        except LeaseHeld as error:
+            if isinstance(error, QueueFull):
+                raise
+            raise self._slots.taken(await self._client.get_each(self._slots.slots)) from error
+        return turn
 
     async def _look(
         self, ttl: Duration | Timing | None, options: Mapping[str, Any]

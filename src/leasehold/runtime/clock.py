@@ -87,6 +87,39 @@ class SystemClock:
         return time.time_ns() // 1000
 
 
+LEVEL_EVERY_NS = 20_000_000
+
+
+class AcceptorClock:
+    """The clock of one that keeps others out: it must never be fast, or it lets somebody in too early.
+
+    So it goes by the clock that has advanced *less*, again and again since the last time that both were set level.
+    Used by one thread.
+    """
+
+    __slots__ = ("_boot", "_first", "_level", "_raw")
+
+    def __init__(self) -> None:
+        self._raw, self._boot = _clock_gettime_ns(_RAW), _clock_gettime_ns(_BOOT)
+        self._first = (self._raw, self._boot)
+        self._level = 0
+
+    def now(self) -> int:
+        """Nanoseconds since it was made."""
+        raw, boot = _clock_gettime_ns(_RAW), _clock_gettime_ns(_BOOT)
+        elapsed = min(raw - self._raw, boot - self._boot)
+        if elapsed > LEVEL_EVERY_NS:  # not at each reading, or what passes between the two would add up
+            self._level += elapsed
+            self._raw, self._boot = raw, boot
+            return self._level
+        return self._level + elapsed
+
+    def disagreement_ppm(self) -> float:
+        """Return by how many millionths one of its clocks has run faster than the other."""
+        raw, boot = _clock_gettime_ns(_RAW) - self._first[0], _clock_gettime_ns(_BOOT) - self._first[1]
+        return (boot - raw) / max(raw, 1) * 1e6
+
+
 SYSTEM = SystemClock()
 """One for the process: all its leases count on the same levels."""
 

@@ -87,10 +87,10 @@ class Engine:
         self.forget(tenure)
         self.keeper.dispose(Release(tenure.resource, tenure.id), tenure.timing.ttl_ns)
 
-    def held_by(self, owner: object, token: int) -> Tenure | None:
-        """Return the lease with this token if this thread or task itself holds it, and for ever if left alone."""
+    def held_by(self, owner: object, resource: str, token: int) -> Tenure | None:
+        """Return the lease on this resource with this token if this thread or task itself holds it, and for ever if left alone."""
         for tenure in list(self.held.values()):
-            if tenure.token == token and tenure._owner == owner and tenure._unending:
+            if tenure.token == token and tenure.resource == resource and tenure._owner == owner and tenure._unending:
                 return tenure
         return None
 

@@ -80,7 +80,7 @@ class Listener:
             if left <= 0:
                 return
             if self._takes_over(bell):
-                self._read(left)
+                self._read(left, bell)
             else:
                 bell.wait(left)
 
@@ -137,13 +137,15 @@ class Listener:
                 if self._reader is self:
                     self._reader = None
 
-    def _read(self, seconds: float) -> None:
-        try:
-            with self._reading:
+    def _read(self, seconds: float, bell: Bell | None = None) -> None:
+        with self._reading:
+            if bell is not None and bell.called:
+                return  # by the reader before us, with the last that it read: nobody would wake us
+            try:
                 news = self._subscription.get(seconds)
-        except Exception:  # noqa: BLE001 - whatever it was, the waiters come by themselves
-            self._broken = True
-            log().exception("lost the store's calls; waiters come at the known times instead")
-            return
-        if news:
-            self._take(news)
+            except Exception:  # noqa: BLE001 - whatever it was, the waiters come by themselves
+                self._broken = True
+                log().exception("lost the store's calls; waiters come at the known times instead")
+                return
+            if news:
+                self._take(news)  # before anybody else reads, and waits for what has come

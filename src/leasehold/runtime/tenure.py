@@ -55,6 +55,8 @@ class Tenure:
     _ended = 0
     """How many of those, and of those below, had been ended by somebody else when we last knew."""
     _inherited = ""
+    _intake: Any = None
+    """What counts the work in flight, once somebody wants that."""
     _inside = 1
     """Its owner, and whoever has entered it again."""
     _lost: Any = None
@@ -223,6 +225,10 @@ class Tenure:
     def _to_give_back(self) -> bool:
         """Whether the store may still have it under our id, so that giving it back makes sense."""
         return not self._released and self._belief.loss in DISPOSABLE and self._generation == self._engine.generation
+
+    def _is_at_work(self) -> bool:
+        """Whether counted work is in flight. Then the end of a ``with`` gives nothing back: it ends with its TTL."""
+        return self._intake is not None and self._intake.in_flight > 0
 
     def _is_last_out(self) -> bool:
         """Leave it; whether nobody else is inside."""

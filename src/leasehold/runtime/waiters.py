@@ -72,7 +72,10 @@ class Waiters:
             bell.wait(seconds)
         else:
             self._listener.wait(bell, seconds)
-        return bell.answer()
+        called = bell.answer()
+        if not called and self._listener is not None:
+            self._listener.leave(bell)  # who knows when it comes back; and others want to be called
+        return called
 
     def leave(self, lease_id: str) -> None:
         """Expect no more calls for this id."""

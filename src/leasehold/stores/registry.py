@@ -51,6 +51,8 @@ KNOWN = {
     "zookeeper": Entry("leasehold.stores.zookeeper:ZooKeeperStore", "zookeeper"),
     "etcd": Entry("leasehold.stores.etcd:EtcdStore", "etcd"),
     "etcds": Entry("leasehold.stores.etcd:EtcdStore", "etcd"),
+    "paxos": Entry("leasehold.stores.paxos:PaxosStore", "paxos"),
+    "paxoss": Entry("leasehold.stores.paxos:PaxosStore", "paxos"),
 }
 ENTRY_POINTS = "leasehold.stores"
 """Other packages add theirs here: ``scheme = "package.module:Class"``, called with a `StoreURL` and a `Clock`."""

@@ -113,6 +113,19 @@ def _obey(client: Client, leases: dict[str, Lease], command: str, order: dict[st
         return {}
     if command == "count":
         return _count(client, **order)
+    if command == "session":
+        session = client.session(order["ttl"])
+        bundle = session.acquire_all(order["resources"])
+        leases[session.lease.resource] = session.lease
+        leases |= {name: bundle[name] for name in order["resources"]}
+        return {"resource": session.lease.resource, "tokens": bundle.tokens}
+    if command == "semaphore":
+        lease = client.semaphore(order["name"], order["slots"]).acquire(order["ttl"])
+        leases[lease.resource] = lease
+        return {"resource": lease.resource, "token": lease.token, "at_ns": lease._engine.clock.host_ns()}
+    if command == "acquire_all":
+        bundle = client.acquire_all(order["resources"], order["ttl"])
+        return {"tokens": bundle.tokens}
     lease = leases[order["resource"]]
     if command == "check":
         lease.check()

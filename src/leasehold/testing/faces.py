@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from leasehold.core.lease import Contender, Record
     from leasehold.core.ops import Event
+    from leasehold.patterns.election import Leader
     from leasehold.runtime.tenure import Tenure
     from leasehold.stores.base import Store
 
@@ -24,13 +25,23 @@ PATIENCE = 30.0
 class Face(Protocol):
     """One client, in plain blocking calls."""
 
+    client: Any
+
     def acquire(self, resource: str, **terms: Any) -> Tenure: ...
     def try_acquire(self, resource: str, **terms: Any) -> Tenure | None: ...
     def enqueue(self, resource: str, **terms: Any) -> Any: ...
     def wait(self, place: Any, seconds: float) -> Tenure | None: ...
     def within(self, resource: str, body: Callable[[Tenure], object], **terms: Any) -> None: ...
+    def result(self, value: Any) -> Any: ...
+    def inside(self, entered: Any, body: Callable[[Any], object]) -> None: ...
     def release(self, lease: Tenure) -> bool: ...
     def hand_over(self, lease: Tenure, to: str, state: bytes = b"", within: float = 5.0) -> bool: ...
+    def drain(self, lease: Tenure, timeout: float | None = None, **how: Any) -> bool: ...
+    def campaign(self, name: str, body: Callable[[Any], object], *, terms: int, **options: Any) -> None: ...
+    def lead(self, name: str, work: Callable[[Any], Any], **options: Any) -> Any: ...
+    def resign(self, term: Any) -> bool: ...
+    def leader(self, name: str) -> Leader | None: ...
+    def observe(self, name: str, count: int, seen: list[Leader | None]) -> None: ...
     def contenders(self, resource: str) -> Sequence[Contender]: ...
     def renew(self, lease: Tenure) -> None: ...
     def get(self, resource: str) -> Record | None: ...
@@ -47,6 +58,7 @@ class SyncFace:
     def __init__(self, where: str | Store, **settings: Any) -> None:
         self.client = Client(where, **settings)
         self.get = self.client.get
+        self.leader = self.client.leader
         self.list = self.client.list
         self.contenders = self.client.contenders
         self.revoke = self.client.revoke
@@ -68,11 +80,43 @@ class SyncFace:
         with self.client.acquire(resource, **terms) as lease:
             body(lease)
 
+    def result(self, value: Any) -> Any:
+        """Return it: here it is there already."""
+        return value
+
+    def inside(self, entered: Any, body: Callable[[Any], object]) -> None:
+        """Run the body in a ``with``."""
+        with entered as thing:
+            body(thing)
+
     def release(self, lease: Any) -> bool:
         return bool(lease.release())
 
     def hand_over(self, lease: Any, to: str, state: bytes = b"", within: float = 5.0) -> bool:
         return bool(lease.hand_over(to, state, within))
+
+    def drain(self, lease: Any, timeout: float | None = None, **how: Any) -> bool:
+        return bool(lease.drain(timeout, **how))
+
+    def campaign(self, name: str, body: Callable[[Any], object], *, terms: int, **options: Any) -> None:
+        for count, term in enumerate(self.client.campaign(name, **options), 1):
+            with term:
+                body(term)
+            if count == terms:
+                return
+
+    def lead(self, name: str, work: Callable[[Any], Any], **options: Any) -> Any:
+        return self.client.lead(name, work, **options)
+
+    def resign(self, term: Any) -> bool:
+        return bool(term.resign())
+
+    def observe(self, name: str, count: int, seen: list[Leader | None]) -> None:
+        with self.client.observe(name) as leaders:
+            for leader in leaders:
+                seen.append(leader)
+                if len(seen) == count:
+                    return
 
     def renew(self, lease: Any) -> None:
         lease.renew()
@@ -125,11 +169,63 @@ class AsyncFace:
 
         self.run(within())
 
+    def result(self, value: Any) -> Any:
+        """Return what is awaited."""
+
+        async def result() -> Any:
+            return await value
+
+        return self.run(result())
+
+    def inside(self, entered: Any, body: Callable[[Any], object]) -> None:
+        """Run the body in an ``async with``."""
+
+        async def inside() -> None:
+            async with entered as thing:
+                await asyncio.to_thread(body, thing)
+
+        self.run(inside())
+
     def release(self, lease: Any) -> bool:
         return bool(self.run(lease.release()))
 
     def hand_over(self, lease: Any, to: str, state: bytes = b"", within: float = 5.0) -> bool:
         return bool(self.run(lease.hand_over(to, state, within)))
+
+    def drain(self, lease: Any, timeout: float | None = None, **how: Any) -> bool:
+        return bool(self.run(lease.drain(timeout, **how)))
+
+    def campaign(self, name: str, body: Callable[[Any], object], *, terms: int, **options: Any) -> None:
+        async def campaign() -> None:
+            count = 0
+            async for term in self.client.campaign(name, **options):
+                async with term:
+                    await asyncio.to_thread(body, term)
+                count += 1
+                if count == terms:
+                    return
+
+        self.run(campaign())
+
+    def lead(self, name: str, work: Callable[[Any], Any], **options: Any) -> Any:
+        return self.run(self.client.lead(name, lambda term: asyncio.to_thread(work, term), **options))
+
+    def resign(self, term: Any) -> bool:
+        return bool(self.run(term.resign()))
+
+    def leader(self, name: str) -> Leader | None:
+        leader: Leader | None = self.run(self.client.leader(name))
+        return leader
+
+    def observe(self, name: str, count: int, seen: list[Leader | None]) -> None:
+        async def observe() -> None:
+            async with self.client.observe(name) as leaders:
+                async for leader in leaders:
+                    seen.append(leader)
+                    if len(seen) == count:
+                        return
+
+        self.run(observe())
 
     def contenders(self, resource: str) -> Sequence[Contender]:
         return [*self.run(self.client.contenders(resource))]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from leasehold.core.clock import SECOND
-from leasehold.core.ops import Acquire, Granted
+from leasehold.core.ops import Acquire, Granted, Held, Release, Released, Renew, Renewed, Revoke
 from leasehold.stores.etcd.members import Members
+from leasehold.stores.etcd.results import Results
 from leasehold.stores.etcd.tokens import Tokens
 from leasehold.stores.etcd.trouble import Elsewhere
-from leasehold.testing.conformance.base import PATIENCE, new_id, ns, taken
+from leasehold.testing.conformance.base import PATIENCE, Thread, new_id, ns, pass_time, take, taken, until
 from tests.servers.etcd import etcd_server
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     import pytest
 
     from leasehold.stores.etcd import EtcdStore
+    from tests.servers.etcd import EtcdServer
 
 
 def test_an_offset_is_never_lowered_by_a_thread_that_was_slower(
@@ -83,3 +86,69 @@ def test_a_login_that_another_thread_drops_meanwhile_is_no_wrong_login(
         monkeypatch.setattr(Members, "_connection", meanwhile)
         [answer] = store.apply([Acquire("other", new_id(), "me", ns(30))], timeout=PATIENCE)
         assert isinstance(answer, Granted), answer
+
+
+def test_those_who_ask_at_once_do_not_exceed_the_bound_of_a_queue(open_store: Callable[[], EtcdStore]) -> None:
+    stores = [open_store() for _ in range(4)]
+    taken(stores[0], "job", 30)
+    asking = [Thread(partial(take, s, "job", 30, queue=True, queue_limit=2)) for s in stores for _ in range(3)]
+    answers = [thread.result() for thread in asking]
+    assert sorted(isinstance(answer, Held) and answer.refused for answer in answers) == [False] * 2 + [True] * 10
+    assert len(stores[0].waiters("job", timeout=PATIENCE)) == 2
+
+
+def test_a_revocation_left_half_done_is_finished_by_whoever_waits(
+    store: EtcdStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or a child that was revoked would stay closed for as long as its parent is renewed."""
+    top = new_id()
+    token = taken(store, "top", 2, top).token
+    taken(store, "part", 0, parent=("top", token))
+    with monkeypatch.context() as patch:
+        patch.setattr(Results, "_shorten", lambda _self, _task, outcome, *_: outcome)
+        assert isinstance(store.apply([Revoke("part")], timeout=PATIENCE)[0], Released)
+    waiter = new_id()
+
+    def granted() -> bool:
+        assert isinstance(store.apply([Renew("top", top, token, ns(2))], timeout=PATIENCE)[0], Renewed)
+        pass_time(0.2)
+        return isinstance(take(store, "part", 30, waiter, queue=True), Granted)
+
+    until(granted, "its end")
+
+
+def test_what_is_handed_over_is_not_taken_by_the_shortcut_of_whoever_was_called(
+    open_store: Callable[[], EtcdStore],
+) -> None:
+    """The first in the queue is called, too, to learn when to come; what it remembers then is that it was called."""
+    here, there = open_store(), open_store()
+    warm, holder, first = new_id(), new_id(), new_id()
+    taken(there, "other", 30, warm)
+    there.apply([Release("other", warm)], timeout=PATIENCE)  # so that it has an etcd lease for the shortcut
+    taken(here, "job", 30, holder)
+    subscription = there.subscribe()
+    try:
+        assert isinstance(take(there, "job", 30, first, queue=True, notify=subscription.address), Held)
+        here.apply([Release("job", holder, "heir", state="left", reserve_ns=ns(30))], timeout=PATIENCE)
+        until(lambda: bool(subscription.get(0.1)), "the call")
+        assert isinstance(take(there, "job", 30, first, queue=True, notify=subscription.address), Held)
+        heir = here.apply([Acquire("job", new_id(), "heir", ns(30))], timeout=PATIENCE)[0]
+        assert isinstance(heir, Granted)
+        assert heir.state == "left"
+    finally:
+        subscription.close()
+
+
+def test_a_family_that_came_back_within_its_grace_ends_at_once(
+    store: EtcdStore, server: EtcdServer, namespace: str
+) -> None:
+    top, part = new_id(), new_id()
+    token = taken(store, "top", 1, top, grace_ns=ns(30)).token
+    child = taken(store, "part", 0, part, parent=("top", token)).token
+    until(lambda: store.read(["top", "part"], timeout=PATIENCE) == [None, None], "the expiry")
+    renewals = [Renew("top", top, token, ns(30)), Renew("part", part, child, ns(30))]
+    for renewal in renewals:
+        assert isinstance(store.apply([renewal], timeout=PATIENCE)[0], Renewed)
+    assert isinstance(take(store, "part", 30), Held)
+    assert store.apply([Release("top", top)], timeout=PATIENCE) == [Released()]
+    assert '"state":"held"' not in server.ctl("get", "--prefix", f"/leasehold/{namespace}/lease/")

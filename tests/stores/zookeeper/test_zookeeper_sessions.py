@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,7 +15,7 @@ from leasehold.core.ops import Acquire, Granted, Held, Release, Unknown
 from leasehold.errors import ConfigError, StoreUnavailable
 from leasehold.runtime.clock import SYSTEM
 from leasehold.stores.registry import open_store
-from leasehold.testing.conformance.base import PATIENCE, Thread, new_id, ns, take, taken, until
+from leasehold.testing.conformance.base import PATIENCE, Thread, new_id, ns, pass_time, take, taken, until
 from tests.servers import free_port
 from tests.servers.zookeeper import ZooKeeperServer, zookeeper_server
 
@@ -169,3 +170,38 @@ def test_no_server_is_an_error_within_the_timeout() -> None:
         client.acquire("job", ttl=5)
     client.close()
     assert SYSTEM.now() - start < ns(10)
+
+
+def test_what_rides_on_a_lease_is_in_its_session(store: ZooKeeperStore, tree: Tree) -> None:
+    token = taken(store, "top", 10).token
+    before = tree.paths("/sessions")
+    for n in range(5):
+        pass_time(0.01)
+        taken(store, f"part/{n}", 0, parent=("top", token))
+    assert tree.paths("/sessions") == before
+
+
+def test_those_who_ask_at_once_do_not_exceed_the_bound_of_a_queue(opened: Callable[[], ZooKeeperStore]) -> None:
+    stores = [opened() for _ in range(4)]
+    taken(stores[0], "job", 10)
+    asking = [Thread(partial(take, s, "job", 10, queue=True, queue_limit=2)) for s in stores for _ in range(3)]
+    answers = [thread.result() for thread in asking]
+    assert sorted(isinstance(answer, Held) and answer.refused for answer in answers) == [False] * 2 + [True] * 10
+    assert len(stores[0].waiters("job", timeout=PATIENCE)) == 2
+
+
+def test_whoever_is_overtaken_does_not_take_its_turn_without_a_look(opened: Callable[[], ZooKeeperStore]) -> None:
+    """Who is first in the queue, and is called, asks at once; unless somebody with a higher priority came meanwhile."""
+    here, there = opened(), opened()
+    holder, low, high = new_id(), new_id(), new_id()
+    taken(here, "job", 10, holder)
+    subscription = there.subscribe()
+    try:
+        assert isinstance(take(there, "job", 10, low, queue=True, notify=subscription.address), Held)
+        assert isinstance(take(here, "job", 10, high, queue=True, priority=1), Held)
+        here.apply([Release("job", holder)], timeout=PATIENCE)
+        until(lambda: bool(subscription.get(0.1)), "the call")
+        assert isinstance(take(there, "job", 10, low, queue=True, notify=subscription.address), Held)
+        taken(here, "job", 10, high, queue=True, priority=1)
+    finally:
+        subscription.close()

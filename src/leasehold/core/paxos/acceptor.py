@@ -12,6 +12,7 @@ Times are on the acceptor's own clock, which must never be fast.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -112,6 +113,8 @@ class Acceptor:
         self.slots: dict[str, Slot] = {}
         self._families: dict[str, set[str]] = {}
         self._rounds: deque[str] = deque()
+        self._listed: tuple[str, list[str]] = ("", [])
+        """The names under the prefix that is being looked through: to sort them anew for each page would take long."""
         self._reserved = 0
         self._span_ns = 0
         self._rules: dict[type, Callable[[Any, int], Verdict]] = {
@@ -246,6 +249,9 @@ class Acceptor:
     def withdraw(self, item: Withdraw, now: int) -> Verdict:
         """Undo an attempt that came to nothing."""
         slot = self.load(item.resource)
+        why = self.refusal(slot, item.n)
+        if why:
+            return Refused(why)
         had = slot.lease_id == item.lease_id and slot.n <= item.n and self.is_live(slot, now)
         self.close(slot, item.n, item.lease_id)
         if had:
@@ -256,6 +262,9 @@ class Acceptor:
         """End a lease that its owner is done with, or take the owner out of the queue."""
         op = item.op
         slot = self.load(op.resource)
+        why = self.refusal(slot, item.n)
+        if why:
+            return Refused(why)
         own = slot.n if slot.lease_id == op.lease_id else 0
         n = item.n or max(own, slot.promised_n if slot.promised_by == op.lease_id else 0)
         expiry = self.expiry(slot)
@@ -301,14 +310,19 @@ class Acceptor:
 
     def scan(self, item: Scan, now: int) -> Verdict:
         """Show what is held under the prefix."""
-        names = sorted(name for name in self.slots if name.startswith(item.prefix) and name > item.after)
+        prefix, names = self._listed
+        if not item.after or prefix != item.prefix or not names:
+            names = sorted([name for name in self.slots if name.startswith(item.prefix)])
+            self._listed = (item.prefix, names)
         found: list[Record] = []
-        for name in names:
-            record = rules.record(self, self.slots[name], now)
+        for at in range(bisect_right(names, item.after), len(names)):
+            slot = self.slots.get(names[at])
+            record = None if slot is None else rules.record(self, slot, now)
             if record is not None:
                 if len(found) == item.limit:
                     return Seen(tuple(found), more=True)
                 found.append(record)
+        self._listed = ("", [])
         return Seen(tuple(found))
 
     # --- what the rules are made of -------------------------------------------------------------------------------

@@ -170,12 +170,6 @@ class Proposer:
         self.attempt: Attempt | None = None
         self._numbers = 0
         self._healing = 0
-        self._deciding: dict[Kind, Callable[[Attempt, int, int], list[Step]]] = {
-            Kind.ACCEPT: self._on_accept,
-            Kind.PREPARE: self._on_prepare,
-            Kind.EXTEND: self._on_extend,
-            Kind.DROP: self._on_drop,
-        }
 
     # --- what drives it -------------------------------------------------------------------------------------------
 
@@ -209,7 +203,7 @@ class Proposer:
 
     def on_verdict(self, who: str, number: int, verdict: Verdict, now: int, wall_us: int) -> list[Step]:
         """Take in what an acceptor answered to the attempt of that number."""
-        if isinstance(verdict, Low | HeldBy | Gone):
+        if isinstance(verdict, _TELL_THE_FLOOR):
             self.ballots.saw(verdict.floor)
         if number == self._healing and isinstance(verdict, Low):
             self.n = self.ballots.fresh(0)  # the next renewal carries it; what that one finds missing is mended again
@@ -219,7 +213,7 @@ class Proposer:
             return []
         attempt.answers[who] = verdict
         if attempt.open:
-            return self._deciding[attempt.kind](attempt, now, wall_us)
+            return _DECIDING[attempt.kind](self, attempt, now, wall_us)
         return self._mend(attempt, who)
 
     def on_timeout(self, number: int) -> list[Step]:
@@ -241,9 +235,12 @@ class Proposer:
     # --- acquiring ------------------------------------------------------------------------------------------------
 
     def _on_accept(self, attempt: Attempt, now: int, wall_us: int) -> list[Step]:
-        acks, lows = attempt.said(Ack), attempt.said(Low)
+        acks = attempt.said(Ack)
         if acks >= self.majority:
             return self._on_majority(attempt, now)
+        if acks == len(attempt.answers):
+            return []
+        lows = attempt.said(Low)
         last = attempt.answers[next(reversed(attempt.answers))]
         if isinstance(last, Refused) and attempt.said(Refused) > self.acceptors - self.majority:
             return self._give_up(attempt, Refusal(last.why))
@@ -379,4 +376,13 @@ class Proposer:
 
 def _granted(attempt: Attempt) -> int:
     """Return for how long each acceptor of the majority keeps others out."""
-    return min(answer.ttl_ns for answer in attempt.answers.values() if isinstance(answer, Ack))
+    return min([answer.ttl_ns for answer in attempt.answers.values() if isinstance(answer, Ack)])
+
+
+_TELL_THE_FLOOR = (Low, HeldBy, Gone)
+_DECIDING: dict[Kind, Callable[[Proposer, Attempt, int, int], list[Step]]] = {
+    Kind.ACCEPT: Proposer._on_accept,  # noqa: SLF001 - here and below: its own module's
+    Kind.PREPARE: Proposer._on_prepare,  # noqa: SLF001
+    Kind.EXTEND: Proposer._on_extend,  # noqa: SLF001
+    Kind.DROP: Proposer._on_drop,  # noqa: SLF001
+}

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from leasehold.core.paxos.acceptor import Acceptor, Durable
 from leasehold.core.paxos.ballots import majority
+from leasehold.core.paxos.slot import Frozen  # noqa: TC001 - whatever makes a file of snapshots reads their types
 
 if TYPE_CHECKING:
     from leasehold.core.paxos.acceptor import Config
     from leasehold.core.paxos.messages import Seed
-    from leasehold.core.paxos.slot import Frozen
 
 NOTHING_PROMISED = Durable(0, 0)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from leasehold.core.ops import Acquire
+from leasehold.core.ops import Acquire, Granted, Release
 from leasehold.stores.etcd.task import Task
 
 if TYPE_CHECKING:
@@ -24,15 +24,18 @@ def tasks_of(ops: Sequence[Op]) -> list[Task]:
 
 
 def turns(tasks: list[Task]) -> list[list[Task]]:
-    """Return the operations in groups, one after the other: within a group, no resource is there twice."""
+    """Return the operations in groups, one after the other: within a group, no resource is there twice.
+
+    Nothing comes before what it was asked after: the end of a family may be about resources that it doesn't name.
+    """
     turns: list[list[Task]] = []
-    last: dict[str, int] = {}
+    named: set[str] = set()
     for task in tasks:
-        turn = max(last.get(name, -1) for name in task.names) + 1
-        last |= dict.fromkeys(task.names, turn)
-        if turn == len(turns):
+        if not turns or not named.isdisjoint(task.names):
             turns.append([])
-        turns[turn].append(task)
+            named.clear()
+        turns[-1].append(task)
+        named.update(task.names)
     return turns
 
 
@@ -47,7 +50,7 @@ def reads(tasks: list[Task]) -> Iterator[list[Task]]:
 
 
 def only_up_to(tasks: list[Task], last: int) -> list[Task]:
-    """Let those wait that come after one that ends a whole family: they may be about a member of it."""
+    """Let those wait that come after one that writes about others of its family: they may be about one of these."""
     for task in tasks[last + 1 :]:
         if task.looking:
             task.loaded = None
@@ -69,7 +72,10 @@ def _portions(tasks: list[tuple[Task, int]], heaviest: int) -> Iterator[list[Tas
 
 def _bytes_of(task: Task) -> int:
     """Return about how much more than a usual one a transaction has to carry."""
-    return 2 * len(task.op.metadata) if isinstance(task.op, Acquire) else 0
+    if isinstance(task.op, Release):
+        return len(task.op.state)
+    inherited = len(task.planned.state) if isinstance(task.planned, Granted) else 0
+    return 2 * (len(task.op.metadata) + inherited) if isinstance(task.op, Acquire) else 0
 
 
 def _names(op: Op) -> list[str]:

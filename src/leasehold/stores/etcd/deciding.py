@@ -37,7 +37,7 @@ class Deciding:
             return set()
         op = task.op
         table = Table(op, self._layout, task.loaded, task.left, self._clock)
-        table.free_for = self._memory.free_for
+        table.free_for, table.certain = self._memory.free_for, self._memory.certain
         try:
             outcome = rules.apply(table, op, table.now)
         except Missing as missing:
@@ -101,7 +101,7 @@ class Deciding:
         kv = snapshot.held()
         if kv is None:
             assert isinstance(op, Renew)
-            task.plan = rebound(self._layout, op, snapshot)  # it has run out, and comes back within its grace
+            task.plan, task.planned = rebound(self._layout, op, task.loaded), outcome  # it comes back within its grace
             return
         value = kv.value
         if isinstance(op, Acquire) and task.in_doubt and kv.token <= op.seen_token:
@@ -110,8 +110,9 @@ class Deciding:
         if value["ttl_ns"] == 0 or value.get("revoked"):
             task.outcome = outcome  # as long as its parent, or as was promised: nothing of its own to keep alive
             return
-        if isinstance(op, Renew) and whole_seconds(op.ttl_ns) > whole_seconds(value["ttl_ns"]):
-            task.plan = rebound(self._layout, op, snapshot)
+        longer = isinstance(op, Renew) and whole_seconds(op.ttl_ns) > whole_seconds(value["ttl_ns"])
+        if isinstance(op, Renew) and longer and not value.get("has_children"):  # else what rides would be left behind
+            task.plan, task.planned = rebound(self._layout, op, task.loaded), outcome
             return
         needed = [kv.lease, *(marker.lease for marker, _ in markers(snapshot))]
         if any(lease not in task.kept for lease in needed):
@@ -133,6 +134,4 @@ class Deciding:
         if isinstance(op, Renew):
             grip.renewals += 1
             grip.renewed_us = self._clock.wall_us()
-            task.outcome = Renewed(ttl)
-        else:
-            task.outcome = Granted(kv.token, ttl)
+        task.outcome = outcome._replace(ttl_ns=ttl)

@@ -128,7 +128,7 @@ class Engine:
             wanted: dict[int, set[int]] = {}
             for at, task in enumerate(tasks):
                 wanted[task.index] = self._deciding.decide(task)
-                if task.families and task.outcome is None:
+                if task.reaches_others and task.outcome is None:
                     tasks = batches.only_up_to(tasks, at)
                     break
             ids = set().union(*wanted.values())

@@ -3,6 +3,8 @@
 ====================================================  ================================================================
 ``/leasehold/NAMESPACE/lease/RESOURCE``               who holds it, on the holder's etcd lease; or how that ended
 ``/leasehold/NAMESPACE/wait/RESOURCE//queue/ID``      a waiter, on an etcd lease of its own; the oldest key is first
+``/leasehold/NAMESPACE/wait/RESOURCE//ranked/ID``     a waiter with a priority other than 0
+``/leasehold/NAMESPACE/wait/RESOURCE//kept/for``      a successor, for whom the free resource is kept, and its state
 ``/leasehold/NAMESPACE/wait/RESOURCE//closed/WHY``    while it lives, nobody gets the resource: ``hold``, ``delay``
 ``/leasehold/NAMESPACE/wait/RESOURCE//grace/ID``      a holder that may come back after its expiry, if nobody else came
 ``/leasehold/NAMESPACE/wait/RESOURCE//never/ID``      an id that was given up, and is never granted
@@ -68,9 +70,17 @@ class Layout:
         """Return what the keys of its waiters, and of what else keeps others out, start with."""
         return f"{self.waits}{resource}//"
 
-    def waiter(self, resource: str, lease_id: str) -> str:
+    def waiter(self, resource: str, lease_id: str, priority: int = 0) -> str:
         """Return the key of a place in the queue."""
-        return f"{self.waits}{resource}//queue/{lease_id}"
+        return f"{self.waits}{resource}//{'ranked' if priority else 'queue'}/{lease_id}"
+
+    def ranked(self, resource: str) -> str:
+        """Return what the keys of waiters with a priority start with."""
+        return f"{self.waits}{resource}//ranked/"
+
+    def kept(self, resource: str) -> str:
+        """Return the key of whom a handover is for."""
+        return f"{self.waits}{resource}//kept/for"
 
     def never(self, resource: str, lease_id: str) -> str:
         """Return the key of an id that was given up."""
@@ -95,7 +105,7 @@ class Layout:
 
 # --- parts of requests ----------------------------------------------------------------------------------------------
 
-EQUAL, GREATER = 0, 1
+EQUAL, GREATER, LESS = 0, 1, 2
 CREATED, MODIFIED = 1, 2
 ASCENDING, BY_CREATION = 1, 2
 
@@ -141,6 +151,12 @@ def exists(key: str) -> bytes:
 def none_under(prefix: str) -> bytes:
     """Demand that no key starts so."""
     return unchanged(prefix, 0) + inside(64, past(prefix.encode()))
+
+
+def none_since(prefix: str, created: int) -> bytes:
+    """Demand that no key that starts so came to be after that revision."""
+    what = number(1, LESS) + number(2, CREATED) + inside(3, prefix.encode()) + varint(5 << 3) + varint(created + 1)
+    return what + inside(64, past(prefix.encode()))
 
 
 def transaction(compare: Iterable[bytes], success: Iterable[bytes], failure: Iterable[bytes]) -> bytes:

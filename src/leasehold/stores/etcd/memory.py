@@ -94,13 +94,19 @@ class Memory:
         if place is not None:
             self._leases.give(place)
 
+    def certain(self, resource: str, lease_id: str, lease: int) -> int:
+        """Return for how long an etcd lease lasts that a lease of our own hangs on; 0 where we don't know."""
+        grip = self.grips.get((resource, lease_id))
+        own = next((x for x in grip.leases if x.id == lease), None) if grip is not None else None
+        return max(0, own.left_ns(self._clock.now())) if own is not None else 0
+
     def free_for(self, snapshot: Snapshot) -> int:
-        """Return for how long this client has seen a resource free, and the same waiter first."""
-        if not snapshot.waits and not (snapshot.kv and snapshot.kv.value.get("successor")):
+        """Return for how long this client has seen a resource free, and the same one first."""
+        if not snapshot.waits:
             return 0
         now = self._clock.now()
-        waiters = snapshot.waiters()
-        what = (snapshot.modified, waiters[0].created if waiters else 0)
+        first = snapshot.kept() or next(iter(snapshot.waiters()), None)
+        what = (snapshot.modified, first.created if first else 0)
         seen = self._seen_free.get(snapshot.resource)
         if seen is None or seen[0] != what:
             _make_room(self._seen_free)

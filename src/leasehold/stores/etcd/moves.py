@@ -46,7 +46,7 @@ class Moves:
                 task.keep.append(place.id)
         elif isinstance(op, Release):
             grip = self._memory.grips.get(key_of(op))
-            if grip is not None and grip.simple and not op.abandon and op.successor is None:
+            if grip is not None and grip.simple and not op.abandon and not op.successor:
                 task.quick = True
                 task.grip = grip
         elif isinstance(op, Renew):
@@ -75,8 +75,9 @@ class Moves:
         if freed is None:
             free = [unchanged(key, self._memory.free.get(op.resource, 0)), none_under(layout.wait(op.resource))]
             return transaction(free, [write], look)
-        place = layout.waiter(op.resource, op.lease_id)
-        free = [unchanged(key, freed), exists(place), none_under(layout.closed(op.resource, ""))]
+        place = layout.waiter(op.resource, op.lease_id, op.priority)
+        shut = [none_under(layout.closed(op.resource, "")), unchanged(layout.kept(op.resource), 0)]
+        free = [unchanged(key, freed), exists(place), *shut]
         return transaction(free, [write, delete(place)], look)
 
     def _quick_release(self, task: Task, look: list[bytes], give_up: int) -> bytes:
@@ -86,4 +87,6 @@ class Moves:
         kv = KV(key, grip.value | {"token": grip.token}, 0, grip.modified, 0)
         note = put(key, ended_value(kv, str(Loss.RELEASED), self._clock.wall_us()), self._leases.notes(give_up))
         waiting = get_all(self._layout.wait(resource), SOME_WAITERS)
-        return transaction([unchanged(key, grip.modified)], [note, waiting], look)
+        # Whose turn it is among those with a priority is for the rules to say.
+        simple = [unchanged(key, grip.modified), none_under(self._layout.ranked(resource))]
+        return transaction(simple, [note, waiting], look)

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from leasehold.core.clock import SECOND
-from leasehold.core.ops import WAITER_LIFE_NS, Acquire, Loss
-from leasehold.stores.etcd.layout import HELD, delete, exists, none_under, put, unchanged
+from leasehold.core.ops import WAITER_LIFE_NS, Acquire, Loss, Release
+from leasehold.stores.etcd.layout import HELD, delete, exists, none_since, none_under, put, unchanged
+from leasehold.stores.etcd.table import id_of
 
 if TYPE_CHECKING:
     from leasehold.core.entry import Entry
@@ -20,6 +21,7 @@ DELAY: Final = "delay"
 HOLD: Final = "hold"
 GRACE: Final = "grace"
 PLACE: Final = "place"
+KEPT: Final = "kept"
 NOTES: Final = "notes"
 
 
@@ -35,6 +37,8 @@ class Plan:
     """Which new etcd leases it takes, and their seconds."""
     granted: dict[str, Any] | None = None
     """The value of the key, where the one who asks gets the lease."""
+    revokes: bool = False
+    """Whether the lease is renewed no more, and has yet to move to an etcd lease that nobody keeps alive."""
 
     @property
     def grants(self) -> bool:
@@ -92,7 +96,7 @@ def undoing(layout: Layout, op: Acquire, modified: int) -> Plan:
     for why, ns in ((DELAY, op.lock_delay_ns), (HOLD, op.hold_at_least_ns)):
         if ns:
             undo.deletes.append(layout.closed(op.resource, why))
-    if op.grace_ns:
+    if op.grace_ns or op.ttl_ns == 0:
         undo.deletes.append(layout.grace(op.resource, op.lease_id))
     return undo
 
@@ -104,12 +108,25 @@ def markers(before: Snapshot) -> list[tuple[KV, str]]:
     return [*delays, (late, GRACE)] if late is not None else delays
 
 
-def rebound(layout: Layout, op: Renew, before: Snapshot) -> Plan:
+def rebound(layout: Layout, op: Renew, loaded: dict[str, Snapshot]) -> Plan:
     """Return the plan that puts a lease on new etcd leases: for a longer TTL, or since the old one has run out."""
+    before = loaded[op.resource]
     kv = before.last()
     assert kv is not None
     key = layout.lease(op.resource)
+    if kv.value["ttl_ns"] == 0:
+        name = kv.value["parent"][0]
+        parent = loaded[name].held()
+        assert parent is not None
+        puts: list[tuple[str, dict[str, Any], str | int]] = [
+            (key, rewritten(kv), parent.lease),
+            (layout.under(name) + op.resource, {}, parent.lease),
+        ]
+        compare = [unchanged(key, before.modified), exists(kv.key), unchanged(parent.key, parent.modified)]
+        return Plan(compare, puts)
     value = {**rewritten(kv), "ttl_ns": max(op.ttl_ns, kv.value["ttl_ns"])}
+    if before.held() is None:
+        value["has_children"] = True  # it may have: what it comes back from is as old as the grant
     made = Plan([unchanged(key, before.modified)], [(key, value, OWN)], [], {OWN: whole_seconds(value["ttl_ns"])})
     for marker, name in markers(before):
         more = kv.value["lock_delay_ns" if name == DELAY else "grace_ns"]
@@ -128,10 +145,9 @@ def rewritten(kv: KV) -> dict[str, Any]:
     return value
 
 
-def ended_value(kv: KV, how: str, wall_us: int, successor: str = "") -> dict[str, Any]:
+def ended_value(kv: KV, how: str, wall_us: int) -> dict[str, Any]:
     """Return what stands there afterwards, for a minute."""
-    value = {"state": how, "holder": kv.value["holder"], "id": kv.value["id"], "token": kv.token, "at_us": wall_us}
-    return {**value, "successor": successor} if successor else value
+    return {"state": how, "holder": kv.value["holder"], "id": kv.value["id"], "token": kv.token, "at_us": wall_us}
 
 
 def notice_put(layout: Layout, notice: Notice, freed: int = 0) -> tuple[str, dict[str, Any], str | int]:
@@ -146,15 +162,16 @@ def plan(layout: Layout, table: Table, op: Op) -> Plan:
     made = making.made
     for resource, entry in table.saved.items():
         making.lease(op, entry, table.loaded[resource])
-        making.waits(entry, table.loaded[resource])
+        making.waits(op, entry, table.loaded[resource])
+        making.turn(op, entry, table.loaded[resource])
     made.puts += [notice_put(layout, notice) for notice in table.notices]
     if not made:
         return made
     made.compare += [unchanged(layout.lease(s.resource), s.modified) for s in table.loaded.values()]
     # Whoever is called must still be there, or the next one would wait for nothing.
-    waiters = {w.key for s in table.loaded.values() for w in s.waiters()}
-    called = {layout.waiter(n.resource, n.lease_id) for n in table.notices}
-    made.compare += [exists(key) for key in sorted(called & waiters)]
+    called = {n.lease_id for n in table.notices}
+    waiters = {w.key for s in table.loaded.values() for w in s.waiters() if id_of(w) in called}
+    made.compare += [exists(key) for key in sorted(waiters)]
     return made
 
 
@@ -170,43 +187,77 @@ class _Making:
         was = last.value["id"] if last is not None else None
         if entry.lease_id is not None and entry.lease_id != was:
             assert isinstance(op, Acquire)
-            self._grant(op)
+            self._grant(op, entry)
         elif held is not None and entry.lease_id is None:
             self._end(entry, held, before)
         elif held is not None:
             self._note(entry, held)
-        if late is not None and (entry.lease_id != was or entry.revoked or not entry.grace_ns):
+            if entry.resource == op.resource:
+                self.made.revokes = bool(entry.revoked) and not held.value.get("moved")
+        rides = held is not None and entry.parent is not None
+        if late is not None and (entry.lease_id != was or entry.revoked or not (entry.grace_ns or rides)):
             self.made.deletes.append(late.key)  # it doesn't come back any more
 
-    def waits(self, entry: Entry, before: Snapshot) -> None:
+    def waits(self, op: Op, entry: Entry, before: Snapshot) -> None:
         """Write who has come, who has gone, and who must never be granted anything."""
         made, layout, resource = self.made, self._layout, entry.resource
         waiting = entry.waiting
         queue = {w.lease_id: w for w in waiting.queue} if waiting else {}
         known = {kv.key for kv in before.waits}
-        for lease_id, waiter in queue.items():
-            key = layout.waiter(resource, lease_id)
-            if key not in known:
-                value = {"holder": waiter.holder, "notify": waiter.notify, "since_us": waiter.since_us}
-                made.needs[PLACE] = whole_seconds(WAITER_LIFE_NS)
-                made.puts.append((key, value, PLACE))
-                made.compare.append(unchanged(layout.never(resource, lease_id), 0))
-        places = layout.waiter(resource, "")
-        made.deletes += [kv.key for kv in before.waiters() if kv.key.removeprefix(places) not in queue]
+        places = before.waiters()
+        for lease_id in queue.keys() - {id_of(place) for place in places}:
+            waiter = queue[lease_id]
+            value = {"holder": waiter.holder, "notify": waiter.notify, "since_us": waiter.since_us}
+            if waiter.priority:
+                value["priority"] = waiter.priority
+            made.needs[PLACE] = whole_seconds(WAITER_LIFE_NS)
+            made.puts.append((layout.waiter(resource, lease_id, waiter.priority), value, PLACE))
+            made.compare.append(unchanged(layout.never(resource, lease_id), 0))
+            if isinstance(op, Acquire) and op.queue_limit:
+                newest = max((place.created for place in places), default=0)
+                made.compare += [none_since(layout.waiter(resource, "", p), newest) for p in (0, 1)]
+        made.deletes += [place.key for place in places if id_of(place) not in queue]
         for lease_id in waiting.tombstones if waiting else ():
             key = layout.never(resource, lease_id)
             if key not in known:
                 made.puts.append((key, {}, NOTES))
 
-    def _grant(self, op: Acquire) -> None:
+    def turn(self, op: Op, entry: Entry, before: Snapshot) -> None:
+        """Write for whom the free resource is kept, where that isn't plain from the queue."""
+        made, layout, resource = self.made, self._layout, entry.resource
+        reservation = entry.waiting.reservation if entry.waiting else None
+        kept = before.kept()
+        to = op if isinstance(op, Release) and op.resource == resource else None
+        if to is not None and to.successor and before.held() is not None and reservation is not None:
+            value = {"id": reservation.lease_id, "successor": reservation.successor, "state": reservation.state}
+            made.needs[KEPT] = whole_seconds(reservation.until_ns - self._table.now)
+            made.puts.append((layout.kept(resource), {**value, "reserve_ns": to.reserve_ns}, KEPT))
+            return
+        moved_on = to is not None and (reservation is None or reservation.lease_id != (kept and kept.value["id"]))
+        if kept is not None and (made.grants or moved_on):
+            made.deletes.append(kept.key)
+            if entry.state:
+                made.compare.append(exists(kept.key))  # what was left goes with the reservation
+        note = before.kv
+        next_one = reservation.lease_id if reservation else ""
+        if to is not None and note is not None and not note.held and next_one not in ("", before.first()):
+            # Whose turn it was has left.
+            made.puts.append((note.key, {**note.value, "reserved": next_one, "again": True}, NOTES))
+
+    def _grant(self, op: Acquire, entry: Entry) -> None:
         made, layout, table = self.made, self._layout, self._table
         made.granted = held_value(op, table.wall_us)
+        if entry.state:
+            made.granted["inherited"] = entry.state
         lease: str | int = OWN
         if op.parent is not None:
             if op.ttl_ns == 0:
-                parent = table.loaded[op.parent[0]].kv
+                above = table.loaded[op.parent[0]]
+                parent, late = above.kv, above.grace()
                 assert parent is not None
                 lease = parent.lease
+                if late is not None:  # what comes back within its grace brings along what rides on it
+                    made.puts.append((layout.grace(op.resource, op.lease_id), made.granted, late.lease))
             made.puts.append((layout.under(op.parent[0]) + op.resource, {}, lease))
         if lease == OWN:
             made.needs[OWN] = whole_seconds(op.ttl_ns)
@@ -222,9 +273,7 @@ class _Making:
 
     def _end(self, entry: Entry, kv: KV, before: Snapshot) -> None:
         made, layout = self.made, self._layout
-        reservation = entry.waiting.reservation if entry.waiting else None
-        successor = reservation.successor if reservation else ""
-        note = ended_value(kv, entry.ended or "", self._table.wall_us, successor)
+        note = ended_value(kv, entry.ended or "", self._table.wall_us)
         made.puts.append((layout.lease(entry.resource), note, NOTES))
         made.deletes += [w.key for w in before.waits if w.key.endswith("//closed/delay")]
         if kv.value.get("parent"):
@@ -233,6 +282,9 @@ class _Making:
     def _note(self, entry: Entry, kv: KV) -> None:
         changed = [n for n in ("revoked", "has_children") if getattr(entry, n) and not kv.value.get(n)]
         value = rewritten(kv) | dict.fromkeys(changed, True)
+        if entry.children_ended != kv.value.get("children_ended", 0):
+            changed.append("children_ended")
+            value["children_ended"] = entry.children_ended
         if "revoked" in changed:
             value["revoked_us"] = self._table.wall_us
             value["news"] = str(Loss.REVOKED)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from leasehold.core.clock import Clock
-    from leasehold.core.lease import Record
+    from leasehold.core.lease import Contender, Record
     from leasehold.stores.etcd.layout import Layout
     from leasehold.stores.etcd.leases import Leases
     from leasehold.stores.etcd.members import Members
@@ -64,6 +64,11 @@ class Reading:
                     record = record._replace(renewals=grip.renewals, renewed_us=grip.renewed_us)
                 records[name] = record
         return records
+
+    def waiters(self, resource: str, give_up: int) -> list[Contender]:
+        """Return who waits for the resource, in the order of their turns."""
+        table = Table(Revoke(resource), self._layout, self._look([resource], give_up), {}, self._clock)
+        return table.load(resource).contenders(table.now)
 
     def _look(self, names: list[str], give_up: int) -> dict[str, Snapshot]:
         task = Task(Revoke(names[0]), 0, names)

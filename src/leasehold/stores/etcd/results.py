@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from leasehold.core.clock import SECOND
 from leasehold.core.lease import TOKEN_LIMIT
-from leasehold.core.ops import Acquire, Granted, Notice, Release, Released, Renew, Renewed, Revoke, Summons, Unknown
+from leasehold.core.ops import Acquire, Granted, Held, Notice, Release, Released, Renew, Renewed, Summons, Unknown
 from leasehold.errors import ConfigError, LeaseholdError
 from leasehold.stores.etcd.layout import found, put, transaction, unchanged
 from leasehold.stores.etcd.memory import Grip, key_of
@@ -22,6 +22,7 @@ from leasehold.stores.etcd.plan import (
     undoing,
     whole_seconds,
 )
+from leasehold.stores.etcd.table import id_of, in_turn
 
 if TYPE_CHECKING:
     from leasehold.core.clock import Clock
@@ -75,10 +76,9 @@ class Results:
         if grip is not None:
             for lease in grip.leases:
                 self._leases.give(lease)
-        first = next((kv for kv in found(responses[1]) if "//queue/" in kv.key), None)
+        first = next(iter(in_turn(found(responses[1]))), None)
         if first is not None and first.value["notify"]:
-            lease_id = first.key.removeprefix(self._layout.waiter(op.resource, ""))
-            notice = Notice(first.value["notify"], Summons.RESERVED, op.resource, lease_id)
+            notice = Notice(first.value["notify"], Summons.RESERVED, op.resource, id_of(first))
             self._say(notice, revision, give_up)
 
     def _say(self, notice: Notice, freed: int, give_up: int) -> None:
@@ -106,6 +106,7 @@ class Results:
         )
         unsure = [lease.id for lease in leases if lease.id in task.asked and lease.id not in task.kept]
         value = held_value(op, self._clock.wall_us())
+        inherited = task.planned.state if isinstance(task.planned, Granted) else ""
         grip = Grip(op.resource, mint.revision, mint.token, leases, value, is_simple(op))
         self._memory.hold(key_of(op), grip)
         self._memory.leave(key_of(op))
@@ -116,7 +117,7 @@ class Results:
             task.plan = task.planned = None
             task.quick = False
             return
-        task.outcome = Granted(mint.token, left)
+        task.outcome = Granted(mint.token, left, inherited)
 
     def _too_low(self, task: Task, op: Acquire, mint: Mint, give_up: int) -> None:
         """Undo a grant whose token is not above what the asker has seen, and see to it that the next one's is."""
@@ -140,9 +141,9 @@ class Results:
             self._memory.leave(key_of(op))
             if isinstance(outcome, Released):
                 self._end_grip(op, task, give_up)
-        if isinstance(op, Renew):
+        if isinstance(op, Renew) and OWN in task.leases:
             outcome = self._rebound(op, task, revision, started)
-        if isinstance(op, Revoke) and not op.force and isinstance(outcome, Released):
+        if task.plan is not None and task.plan.revokes and isinstance(outcome, (Released, Held)):
             outcome = self._shorten(task, outcome, revision, give_up)
         task.leases = {}
         task.start_over()
@@ -159,7 +160,7 @@ class Results:
         elif kv is not None and kv.value["ttl_ns"]:
             self._leases.revoke([kv.lease], give_up)
 
-    def _shorten(self, task: Task, outcome: Released, revision: int, give_up: int) -> Released:
+    def _shorten(self, task: Task, outcome: Released | Held, revision: int, give_up: int) -> Released | Held:
         """Let a lease that was revoked end in time, although its holder may yet keep its etcd lease alive once.
 
         It moves to an etcd lease of its own, which lasts as long as the old one would have. That is asked after the
@@ -169,16 +170,18 @@ class Results:
         kv = task.loaded[task.op.resource].kv
         assert kv is not None
         left = self._leases.time_left([kv.lease], give_up).get(kv.lease)
-        if left is None or kv.value.get("revoked"):
+        if left is None:
             return outcome
         (other,) = self._leases.grant([whole_seconds(left[1])], give_up)
         key = self._layout.lease(task.op.resource)
-        value = {**rewritten(kv), "revoked": True}
-        move = transaction([unchanged(key, revision)], [put(key, value, other.id)], [])
+        value = {**rewritten(kv), "revoked": True, "moved": True, "ttl_ns": kv.value["ttl_ns"] or left[1]}
+        written = kv.modified if kv.value.get("revoked") else revision
+        move = transaction([unchanged(key, written)], [put(key, value, other.id)], [])
         answer = self._members.transact(move, give_up)
         if not answer.get("succeeded"):
             self._leases.give(other)
-        return Released(other.seconds * SECOND)
+        ends = other.seconds * SECOND
+        return Released(ends) if isinstance(outcome, Released) else outcome._replace(remaining_ns=ends)
 
     def _rebound(self, op: Renew, task: Task, revision: int, started: int) -> Renewed:
         """Remember a lease that has moved to other etcd leases."""
@@ -192,4 +195,5 @@ class Results:
         grip.renewals = (old.renewals if old else 0) + 1
         grip.renewed_us = self._clock.wall_us()
         self._memory.hold(key_of(op), grip)
-        return Renewed(min(op.ttl_ns, own.left_ns(max(started, own.since_ns))))
+        left = min(op.ttl_ns, own.left_ns(max(started, own.since_ns)))
+        return Renewed(left, kv.value.get("children_ended", 0))

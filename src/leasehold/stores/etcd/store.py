@@ -55,11 +55,12 @@ class EtcdStore:
             | Capability.PUSH
             | Capability.WATCH
             | Capability.GRACE
+            | Capability.PATTERNS
         ),
         not_promised=(
             "that a resource is free at the moment of the expiry: about half a second later at most, or after a new "
             "leader's full time; tokens above those of a cluster that was restored from a snapshot, to clients that "
-            "have seen none"
+            "have seen none; a soft limit more exact than the hosts' wall clocks agree"
         ),
         min_ttl_ns=SECOND,
     )
@@ -99,9 +100,8 @@ class EtcdStore:
         return iter(sorted(found.values(), key=lambda record: record.resource))
 
     def waiters(self, resource: str, *, timeout: float) -> list[Contender]:
-        """Return who waits for the resource, as long as somebody holds it."""
-        record = self.read([resource], timeout=timeout)[0]
-        return list(record.queue) if record else []
+        """Return who waits for the resource."""
+        return self._reading.waiters(resource, self._give_up(timeout))
 
     def subscribe(self, prefix: str | None = None) -> EtcdSubscription:
         """Be told, over a connection of its own."""

@@ -180,6 +180,8 @@ class EtcdSubscription:
             return
         resource = kv.key.removeprefix(self._leases)
         holder, token = value["holder"], kv.token
+        if value.get("again"):
+            return
         if not kv.held:
             self._news.append(Event(EventKind(value["state"]), resource, token, holder, value["at_us"]))
         elif "token" not in value:

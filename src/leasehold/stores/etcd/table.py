@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from leasehold.core.clock import SECOND
 from leasehold.core.entry import Entry, Reservation, Waiter, Waiting
 from leasehold.core.ops import RESERVATION_NS, WAITER_LIFE_NS, Acquire, Release, Revoke
+from leasehold.core.queue import is_for
 from leasehold.core.rules import TOMBSTONE_NS
 
 if TYPE_CHECKING:
@@ -58,12 +59,23 @@ class Snapshot:
         return next((kv for kv in self.waits if "//closed/" in kv.key), None)
 
     def waiters(self) -> list[KV]:
-        """Return the queue."""
-        return [kv for kv in self.waits if "//queue/" in kv.key]
+        """Return the queue, in the order of their turns."""
+        return in_turn(self.waits)
 
     def waiter(self, lease_id: str) -> KV | None:
         """Return this id's place in the queue."""
-        return next((kv for kv in self.waits if kv.key.endswith(f"//queue/{lease_id}")), None)
+        return next((kv for kv in self.waiters() if id_of(kv) == lease_id), None)
+
+    def kept(self) -> KV | None:
+        """Return for whom the free resource is kept since it was handed over."""
+        return next((kv for kv in self.waits if "//kept/" in kv.key), None)
+
+    def first(self) -> str | None:
+        """Return whose turn it was when the resource came free, if somebody ended the lease then."""
+        if self.kv is None:
+            return None
+        reserved: str | None = self.kv.value.get("reserved")
+        return reserved or next((id_of(kv) for kv in self.waiters() if kv.created < self.modified), None)
 
     def etcd_leases(self) -> list[int]:
         """Return the etcd leases whose time matters to others: the holder's, or of what keeps them out."""
@@ -71,6 +83,17 @@ class Snapshot:
             return [self.kv.lease]
         closed = self.closed()
         return [closed.lease] if closed else []
+
+
+def in_turn(waits: list[KV]) -> list[KV]:
+    """Return those of the keys that are waiters: by priority, and as they came."""
+    places = [kv for kv in waits if "//queue/" in kv.key or "//ranked/" in kv.key]
+    return sorted(places, key=lambda kv: (-kv.value.get("priority", 0), kv.created))
+
+
+def id_of(place: KV) -> str:
+    """Return the lease id that a key ends with."""
+    return place.key.partition("//")[2].partition("/")[2]
 
 
 class Missing(Exception):  # noqa: N818 - no error: it says what to look at
@@ -93,6 +116,8 @@ class Table:
         self.wall_us = clock.wall_us()
         self.free_for: Callable[[Snapshot], int] = lambda _: 0
         """For how long a resource was seen free."""
+        self.certain: Callable[[str, str, int], int] = lambda *_: 0
+        """For how long an etcd lease lasts that a lease of our own hangs on; 0 where it isn't ours, or that is over."""
         self.events: list[Event] = []
         self.notices: list[Notice] = []
         self.saved: dict[str, Entry] = {}
@@ -129,14 +154,18 @@ class Table:
 
     def _time_left(self, lease: int, resource: str, owner: str = "", *, matters: bool = True) -> int:
         """Return the time that others have to wait, at most; or, for whoever relies on it, that is left at least."""
+        op = self._op
+        for_others = isinstance(op, Revoke) or (isinstance(op, Acquire) and op.lease_id != owner)
+        at_most = for_others and resource == op.resource
+        known = 0 if at_most else self.certain(resource, owner, lease)
+        if known > 0:
+            return known
         left = self._left.get(lease)
         if left is None:
             if matters:
                 self.guessed.add(lease)
             return SECOND
-        op = self._op
-        for_others = isinstance(op, Revoke) or (isinstance(op, Acquire) and op.lease_id != owner)
-        return max(1, left[for_others and resource == op.resource])
+        return max(1, left[at_most])
 
     def _entry(self, snapshot: Snapshot) -> Entry:
         entry = Entry(snapshot.resource)
@@ -169,22 +198,28 @@ class Table:
         entry.metadata = value.get("metadata", "")
         entry.notify = value.get("notify", "")
         entry.parent, entry.parent_token = value.get("parent", (None, 0))
+        entry.state = value.get("inherited", "")
+        entry.children_ended = value.get("children_ended", 0)
         for name in ("soft_ns", "grace_ns", "lock_delay_ns", "hold_at_least_ns"):
             setattr(entry, name, value.get(name, 0))
         entry.revoked = value.get("revoked", False)
         entry.has_children = value.get("has_children", False)
-        entry.granted_ns = now - entry.hold_at_least_ns
+        # By the wall clocks of two hosts, since etcd tells nobody how long a key has been there.
+        held_ns = max(0, self.wall_us - entry.granted_us) * 1000
+        entry.granted_ns = now - max(entry.hold_at_least_ns, held_ns)
         hold = next((w for w in snapshot.waits if w.key.endswith("//closed/hold")), None)
         if hold is not None:
             if hold.lease not in self._left:
                 self.guessed.add(hold.lease)
-            entry.granted_ns += self._left.get(hold.lease, (0, entry.hold_at_least_ns))[1]
+            left = self._left.get(hold.lease, (0, entry.hold_at_least_ns))[1]
+            entry.granted_ns = now - entry.hold_at_least_ns + left
 
     def _late(self, entry: Entry, late: KV, snapshot: Snapshot) -> None:
         """Take in a lease that has run out. Its key is there as long as it may come back."""
         free_for = self.free_for(snapshot)
         entry.lease_id, entry.token, entry.holder = late.value["id"], late.token, late.value["holder"]
         entry.ttl_ns = late.value["ttl_ns"]
+        entry.parent, entry.parent_token = late.value.get("parent", (None, 0))
         entry.expiry_ns = self.now - free_for
         entry.grace_ns = free_for + SECOND
         closed = snapshot.closed()
@@ -203,17 +238,27 @@ class Table:
     def _waiting(self, entry: Entry, snapshot: Snapshot) -> Waiting | None:
         now = self.now
         waiting = Waiting()
-        for kv in snapshot.waits:
-            name = kv.key.removeprefix(self._layout.wait(snapshot.resource))
-            kind, _, lease_id = name.partition("/")
-            if kind == "queue":
-                value = kv.value
-                place = Waiter(lease_id, value["holder"], value["notify"], value["since_us"], now + WAITER_LIFE_NS)
-                waiting.queue.append(place)
-            elif kind == "never":
-                waiting.tombstones[lease_id] = now + TOMBSTONE_NS
-        successor = snapshot.kv.value.get("successor") if snapshot.kv else None
-        if successor:
-            until = entry.expiry_ns + RESERVATION_NS
-            waiting.reservation = Reservation(until, successor=successor)
+        for kv in snapshot.waiters():
+            value = kv.value
+            place = Waiter(id_of(kv), value["holder"], value["notify"], value["since_us"], now + WAITER_LIFE_NS)
+            place.priority = value.get("priority", 0)
+            waiting.queue.append(place)
+        never = [kv for kv in snapshot.waits if "//never/" in kv.key]
+        waiting.tombstones = {id_of(kv): now + TOMBSTONE_NS for kv in never}
+        if entry.lease_id is None:
+            waiting.reservation = self._reservation(entry, snapshot)
         return waiting if waiting.queue or waiting.tombstones or waiting.reservation else None
+
+    def _reservation(self, entry: Entry, snapshot: Snapshot) -> Reservation | None:
+        """Return for whom a free resource is kept: a successor, or the first of those that waited when it came free."""
+        kept = snapshot.kept()
+        if kept is not None:
+            value, op = kept.value, self._op
+            until = entry.expiry_ns + value["reserve_ns"]
+            reservation = Reservation(until, value["id"], value["successor"], value["state"])
+            if isinstance(op, Acquire) and op.resource == snapshot.resource and not is_for(reservation, op):
+                left = self._time_left(kept.lease, snapshot.resource)
+                reservation.until_ns = min(until, self.now + left)
+            return reservation
+        first = snapshot.first()
+        return Reservation(entry.expiry_ns + RESERVATION_NS, first) if first else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from leasehold.core.ops import Acquire, Revoke
 from leasehold.stores.etcd.layout import found, get, get_all
 from leasehold.stores.etcd.table import Snapshot
 
@@ -57,6 +58,13 @@ class Task:
     def looking(self) -> bool:
         """Whether the next thing is to read what the answer depends on."""
         return not self.quick and self.plan is None
+
+    @property
+    def reaches_others(self) -> bool:
+        """Whether it may end leases below, or be counted in those above."""
+        op = self.op
+        ends = isinstance(op, Revoke) or (isinstance(op, Acquire) and op.recover)
+        return bool(self.families) or (ends and len(self.names) > 1)
 
     def reads(self) -> int:
         """Return how many reads that takes."""

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 from kazoo.exceptions import SessionExpiredError
 
 from leasehold.core.lease import TOKEN_LIMIT
-from leasehold.core.ops import RESERVATION_NS, WAITER_LIFE_NS, Event, EventKind, Granted, Held, Loss, Lost
+from leasehold.core.ops import RESERVATION_NS, WAITER_LIFE_NS, Event, EventKind, Granted, Held, Loss, Lost, Revoke
 from leasehold.errors import ConfigError
 from leasehold.stores.zookeeper import family
 from leasehold.stores.zookeeper.bells import Waiter
-from leasehold.stores.zookeeper.layout import fingerprint
+from leasehold.stores.zookeeper.ending import revoke
+from leasehold.stores.zookeeper.layout import fingerprint, place, priority_of
 from leasehold.stores.zookeeper.ledger import Holding
 from leasehold.stores.zookeeper.sight import (
+    Seen,
     Sight,
     closed_for_ns,
     deletion,
@@ -32,6 +34,7 @@ from leasehold.stores.zookeeper.wire import (
     Delete,
     Failure,
     GetData,
+    Multi,
     SetData,
 )
 
@@ -67,6 +70,8 @@ class Acquisition:
         self.mark = fingerprint(op.lease_id)
         self.session: Session
         self.above: family.Above | None = None
+        self.inherited = ""
+        """What the holder before has left for this one."""
 
     def run(self) -> Steps:
         """Take it, or say who has it."""
@@ -75,8 +80,12 @@ class Acquisition:
             self.above = yield from family.find(desk, op, self.start, self.seconds)
             if self.above is None:
                 return Lost(Loss.EXPIRED)
-        ttl = op.ttl_ns or (self.above.ttl_ns if self.above else 0)
-        self.session = desk.session_for(ttl + op.lock_delay_ns, self.seconds)
+        above = self.above
+        if above is not None and above.holding is not None and not (op.ttl_ns or op.lock_delay_ns):
+            self.session = above.holding.session  # it lasts as long as that one does
+        else:
+            ttl = op.ttl_ns or (above.ttl_ns if above else 0)
+            self.session = desk.session_for(ttl + op.lock_delay_ns, self.seconds)
         reader, fresh = self.session, True
         waiter = desk.bells.waiters.get(op.lease_id)
         if waiter is None:
@@ -111,7 +120,8 @@ class Acquisition:
         """Take what the first in the queue was called for, if it is free."""
         queue = self.desk.layout.queue(self.op.resource)
         waiter.was_called = False
-        outcome, _ = yield from self._grant((), (Delete(f"{queue}/{waiter.name}", ANY_VERSION),))
+        still_first = CheckVersion(queue, waiter.queue_version)
+        outcome, _ = yield from self._grant((still_first,), (Delete(f"{queue}/{waiter.name}", ANY_VERSION),))
         if outcome is not None:
             self.desk.main(self.seconds).call(Delete(queue, ANY_VERSION))  # which fails if others wait
         return outcome
@@ -129,19 +139,21 @@ class Acquisition:
             return (yield from self._again(sight, now)), False
         evict: tuple[Any, ...] = ()
         holding: Holding | None = None
+        mine, self.inherited = False, ""
         if lease is not None:
             remaining = closed_for_ns(desk, lease, now)
-            mine = lease.is_closed and op.holder == lease.node.get("successor")
-            if remaining > 0 and not mine:
-                desk.patience.pop(op.resource, None)
-                return (yield from self._wait(sight, lease.holder, lease.token, remaining)), False
+            kept = 0 < remaining <= lease.node.get("reserve", 0)
+            mine = kept and lease.is_for(self.mark, op.holder)
+            if remaining > 0 and not (mine or (kept and sight.heir_is_gone)):
+                return (yield from self._challenge(sight, lease, remaining, kept=kept)), False
+            self.inherited = lease.node.get("state", "") if mine else ""
             [answer] = yield [reader.call(GetData(desk.layout.id(lease.mark), None))]
             found = identity(answer)
             if found is None or found.is_spent:
                 return None, False
             holding = own_holding(desk, lease)
             evict = deletion(desk, op.resource, lease.mark, found.version)
-        ahead = self._ahead(sight)
+        ahead = [] if mine else self._ahead(sight, free=True)
         if ahead and not self._out_of_patience(ahead, now):
             return (yield from self._wait(sight, "", lease.token if lease else 0, 0)), False
         if holding is not None and not desk.ledger.give_up(holding, now):
@@ -153,6 +165,14 @@ class Acquisition:
             desk.reaper.sweep(holding)  # it is given up in any case
         return outcome, True
 
+    def _challenge(self, sight: Sight, lease: Seen, remaining: int, *, kept: bool) -> Steps:
+        """Wait for what somebody else has; and where that was for longer than its soft limit, end it."""
+        desk, op = self.desk, self.op
+        desk.patience.pop(op.resource, None)
+        if op.recover and lease.is_overdue(desk.clock.wall_us()):
+            yield from revoke(desk, Revoke(op.resource, token=lease.token), self.seconds)
+        return (yield from self._wait(sight, "" if kept else lease.holder, lease.token, remaining))
+
     def _again(self, sight: Sight, now: int) -> Steps:
         """Answer for an id that is known already: its own grant, once more; or it must never be granted again."""
         desk, op, lease = self.desk, self.op, sight.lease
@@ -161,7 +181,8 @@ class Acquisition:
         holding = own_holding(desk, lease)
         if holding is not None:
             remaining = held_for_ns(desk, lease, now)
-            return Granted(holding.token, remaining) if remaining > 0 else Lost(Loss.EXPIRED)
+            inherited = holding.node.get("inherited", "")
+            return Granted(holding.token, remaining, inherited) if remaining > 0 else Lost(Loss.EXPIRED)
         if lease.stat.ephemeralOwner != self.session.id:
             return Lost(Loss.EXPIRED)
         # The answer to the request that got it was lost. It counts from a write of its session that is answered.
@@ -171,18 +192,18 @@ class Acquisition:
             return None
         holding = self._holding(lease.node, lease.stat.ephemeralOwner, lease.token)
         holding.version = sight.identity.version
-        return Granted(holding.token, holding.until_ns() - self.start)
+        return Granted(holding.token, holding.until_ns() - self.start, lease.node.get("inherited", ""))
 
     def _beat(self) -> Any:
         """Return the write that keeps the session."""
         return SetData(self.desk.layout.session(self.session.ready_id), b"", ANY_VERSION)
 
-    def _ahead(self, sight: Sight) -> list[str]:
-        """Return who comes before us."""
+    def _ahead(self, sight: Sight, *, free: bool = False) -> list[str]:
+        """Return who comes before us. What is free is for those in the queue."""
         for at, name in enumerate(sight.waiters):
             if name.startswith(self.mark):
                 return sight.waiters[:at]
-        return sight.waiters
+        return [name for name in sight.waiters if free or priority_of(name) >= self.op.priority]
 
     def _out_of_patience(self, ahead: list[str], now: int) -> bool:
         """Whether all before us had their time to come, since we first saw the resource free."""
@@ -198,7 +219,7 @@ class Acquisition:
     def _queue_behind(self, sight: Sight) -> tuple[Any, ...]:
         """Return the operations that take us out of the queue, and the queue away if nobody else is in it."""
         queue = self.desk.layout.queue(self.op.resource)
-        if not sight.has_queue:
+        if sight.queue_version is None:
             return Create(queue, b"", self.desk.acl, 0), Delete(queue, ANY_VERSION)
         own = [name for name in sight.waiters if name.startswith(self.mark)]
         ops = [Delete(f"{queue}/{name}", ANY_VERSION) for name in own]
@@ -242,7 +263,7 @@ class Acquisition:
         if op.lease_id in desk.bells.waiters:
             desk.bells.leave(desk.main(self.seconds), op.lease_id)
         holding = self._holding(node, stat.ephemeralOwner, token)
-        return Granted(token, holding.until_ns() - self.start), None
+        return Granted(token, holding.until_ns() - self.start, self.inherited), None
 
     def _lift(self, token: int) -> Steps:
         """Undo the grant: its token is not above what the asker has seen. Let the namespace's tokens begin higher."""
@@ -278,6 +299,7 @@ class Acquisition:
             "grace": op.grace_ns,
             "lock_delay": op.lock_delay_ns,
             "hold_at_least": op.hold_at_least_ns,
+            "inherited": self.inherited,
             "parent": self.above and [*(op.parent or ()), self.above.mark],
         }
         node.update((name, value) for name, value in optional.items() if value)
@@ -316,8 +338,11 @@ class Acquisition:
         """Say who has it and, if asked to, get or keep a place in the queue."""
         desk, op = self.desk, self.op
         ahead = self._ahead(sight)
-        if not op.queue:
-            return Held(by, token, remaining, len(ahead) if by else max(1, len(ahead)))
+        own = [name for name in sight.waiters if name.startswith(self.mark)]
+        refused = op.queue and not own and 0 < op.queue_limit <= len(sight.waiters)
+        held = Held(by, token, remaining, len(ahead) if by else max(1, len(ahead)), refused)
+        if refused or not op.queue:
+            return held
         main = desk.main(self.seconds)
         waiter = desk.bells.waiters.get(op.lease_id)
         if waiter is None:
@@ -325,11 +350,10 @@ class Acquisition:
             desk.bells.waiters[op.lease_id] = waiter
         waiter.shown_ns = desk.clock.now()
         desk.reaper.note(waiter.shown_ns + WAITER_LIFE_NS)
-        own = [name for name in sight.waiters if name.startswith(self.mark)]
         if not own:
-            yield from self._join(main, waiter)
+            yield from self._join(main, waiter, sight)
             return None
-        waiter.name, waiter.is_first = own[0], not ahead
+        waiter.name, waiter.is_first, waiter.queue_version = own[0], not ahead, sight.queue_version or 0
         if op.notify in desk.callers:
             target = f"{desk.layout.queue(op.resource)}/{ahead[-1]}" if ahead else desk.layout.lease(op.resource)
             if waiter.watching != target:
@@ -337,16 +361,19 @@ class Acquisition:
                 if isinstance(there, Exception):
                     desk.bells.unwatch(main, waiter)
                     return None
-        return Held(by, token, remaining, len(ahead) if by else max(1, len(ahead)))
+        return held
 
-    def _join(self, main: Session, waiter: Waiter) -> Steps:
-        """Get a place at the end of the queue."""
+    def _join(self, main: Session, waiter: Waiter, sight: Sight) -> Steps:
+        """Get a place in the queue, if it is as it was seen. Those who come before others, or count them, change it."""
         desk, op = self.desk, self.op
         queue = desk.layout.queue(op.resource)
-        said = json.dumps({"holder": op.holder, "since": desk.clock.wall_us()}).encode()
-        _, joined = yield [
-            main.call(Create(queue, b"", desk.acl, 0)),
-            main.call(Create(f"{queue}/{self.mark}-", said, desk.acl, EPHEMERAL | SEQUENCE)),
-        ]
-        if not isinstance(joined, Exception):
-            waiter.name = joined.rpartition("/")[2]
+        said = json.dumps({"holder": op.holder, "since": desk.clock.wall_us(), "notify": op.notify}).encode()
+        version = sight.queue_version or 0
+        overtakes = any(priority_of(name) < op.priority for name in sight.waiters)
+        changes = op.priority or op.queue_limit or overtakes
+        same = SetData(queue, b"", version) if changes else CheckVersion(queue, version)
+        path = f"{queue}/{place(self.mark, op.priority)}"
+        joining = Multi((same, Create(path, said, desk.acl, EPHEMERAL | SEQUENCE)))
+        _, joined = yield [main.call(Create(queue, b"", desk.acl, 0)), main.call(joining)]
+        if joining.failure(joined) is None:
+            waiter.name = joined[1].rpartition("/")[2]

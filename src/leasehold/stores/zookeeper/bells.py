@@ -31,7 +31,8 @@ class Waiter:
     watching: str = ""
     """The path that it watches."""
     is_first: bool = False
-    """Whether nobody is before it in the queue: so it stays, since others only join behind."""
+    """Whether nobody is before it in the queue: so it stays, while the queue's node has the same version."""
+    queue_version: int = 0
     was_called: bool = False
     """Whether what it watched has changed since it asked last."""
 

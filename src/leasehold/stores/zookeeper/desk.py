@@ -193,7 +193,8 @@ class Desk:
                 self.ledger.forget(holding)
         elif state == KazooState.SUSPENDED:
             for holding in self.ledger.of_session(session_id):
-                self.call_holder(holding.notify, holding.resource, holding.lease_id)
+                if not holding.follows_parent:  # else its parent finds out
+                    self.call_holder(holding.notify, holding.resource, holding.lease_id)
         if session is self._sessions.get(MAIN):
             self.bells.all_may_ring(lost=state == KazooState.LOST)
             for hand in list(self.callers.values()):

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from leasehold.core.ops import RESERVATION_NS, Event, EventKind, Loss, NotHeld, Released
+from leasehold.core.ops import Event, EventKind, Loss, NotHeld, Released
 from leasehold.stores.zookeeper import family
-from leasehold.stores.zookeeper.layout import fingerprint
+from leasehold.stores.zookeeper.layout import fingerprint, mark_of
 from leasehold.stores.zookeeper.sight import (
     Seen,
     Sight,
     deletion,
     held_for_ns,
     identity,
+    in_order,
     look,
     own_holding,
     parent_is_gone,
@@ -25,6 +26,7 @@ from leasehold.stores.zookeeper.wire import (
     EPHEMERAL,
     Create,
     Delete,
+    GetChildren,
     GetData,
     SetData,
     Sync,
@@ -114,8 +116,9 @@ def _let_go(desk: Desk, op: Release, holding: Holding, start: int) -> Steps:
     while holding.session_id == session.id and not holding.swept:
         free_at = max(start, holding.granted_ns + holding.hold_at_least_ns)
         children = yield from _children(desk, session, holding.mark, holding.version, EventKind.RELEASED)
+        heir = (yield from _heir(desk, session, op)) if op.successor else None
         if free_at > start or op.successor:
-            ending = _closing(desk, holding, op.successor, free_at - start)
+            ending = _closing(desk, holding, op, heir, free_at - start)
         else:
             ending = _deletion(desk, holding)
         _, failure = yield from desk.commit(session, (), *children, *ending)
@@ -123,8 +126,10 @@ def _let_go(desk: Desk, op: Release, holding: Holding, start: int) -> Steps:
             desk.ledger.end(holding, Loss.RELEASED)
             if free_at > start or op.successor:
                 holding.version += 1
-                holding.closed_until_ns = free_at + (RESERVATION_NS if op.successor else 0)
+                holding.closed_until_ns = free_at + (op.reserve_ns if op.successor else 0)
                 desk.reaper.note(holding.closed_until_ns)
+                if heir is not None:
+                    yield from _call(desk, heir.notify, heir.mark, session)
             else:
                 desk.ledger.forget(holding)
             return Released(free_at - start)
@@ -138,11 +143,33 @@ def _let_go(desk: Desk, op: Release, holding: Holding, start: int) -> Steps:
     return None
 
 
-def _closing(desk: Desk, holding: Holding, successor: str | None, for_ns: int) -> tuple[Any, ...]:
+class Heir(NamedTuple):
+    """A waiter to whom something is handed over."""
+
+    mark: str
+    notify: str
+
+
+def _heir(desk: Desk, session: Session, op: Release) -> Generator[list[Any], list[Any], Heir | None]:
+    """Return the first waiter that has the successor's name."""
+    queue = desk.layout.queue(op.resource)
+    [found] = yield [session.call(GetChildren(queue, None))]
+    names = in_order(found)
+    answers = (yield [session.call(GetData(f"{queue}/{name}", None)) for name in names]) if names else []
+    for name, answer in zip(names, answers, strict=True):
+        said = {} if isinstance(answer, Exception) else json.loads(answer[0])
+        if said.get("holder") == op.successor:
+            return Heir(mark_of(name), said.get("notify", ""))
+    return None
+
+
+def _closing(desk: Desk, holding: Holding, op: Release, heir: Heir | None, for_ns: int) -> tuple[Any, ...]:
     """Return the operations that leave the resource closed for a while, though nobody holds it."""
-    node = {**holding.node, "closed": for_ns + (RESERVATION_NS if successor else 0)}
-    if successor:
-        node["successor"] = successor
+    node = {**holding.node, "closed": for_ns}
+    if op.successor:
+        node |= {"closed": for_ns + op.reserve_ns, "reserve": op.reserve_ns, "successor": op.successor}
+        node |= {"state": op.state} if op.state else {}
+        node |= {"heir": heir.mark} if heir else {}
     return (
         SetData(desk.layout.id(holding.mark), b'{"closed": true}', holding.version),
         SetData(desk.layout.lease(holding.resource), json.dumps(node).encode(), ANY_VERSION),
@@ -175,6 +202,7 @@ def _clear(desk: Desk, op: Release, mark: str, sight: Sight, main: Session) -> S
         ops.append(Delete(desk.layout.id(mark), own.version))
     leaving = _leave(desk, op.resource, mark, sight)
     ops += leaving
+    ops += yield from _open(desk, main, lease, mark)
     if op.abandon and not buried:
         ops += _tombstone(desk, mark)
     if ops:
@@ -186,6 +214,15 @@ def _clear(desk: Desk, op: Release, mark: str, sight: Sight, main: Session) -> S
     if held and _was_alive(desk, holding):
         return Released()
     return NotHeld("was waiting") if leaving else NotHeld()
+
+
+def _open(desk: Desk, session: Session, lease: Seen | None, mark: str) -> Steps:
+    """Return the operations that free what was kept for a waiter who doesn't want it any more."""
+    if lease is None or lease.node.get("heir") != mark:
+        return ()
+    [answer] = yield [session.call(GetData(desk.layout.id(lease.mark), None))]
+    found = identity(answer)
+    return deletion(desk, lease.node["resource"], lease.mark, found.version) if found is not None else ()
 
 
 def _was_alive(desk: Desk, holding: Holding | None) -> bool:
@@ -249,11 +286,12 @@ def revoke(desk: Desk, op: Revoke, seconds: float) -> Generator[list[Any], list[
         children: tuple[Any, ...] = ()
         if op.force:
             children = yield from _children(desk, main, lease.mark, found.version, EventKind.REVOKED)
+        counts = yield from family.counting(desk, main, lease)
         ttl = 0 if op.force else remaining
         event = Event(EventKind.REVOKED, op.resource, lease.token, lease.holder, desk.clock.wall_us(), ttl)
-        _, failure = yield from desk.commit(main, (), *children, *ops, event)
+        _, failure = yield from desk.commit(main, (), *children, *ops, *counts, event)
         if failure is None:
-            yield from _call(desk, lease, main)
+            yield from _call(desk, lease.node.get("notify", ""), lease.mark, main)
             return Released(ttl)
 
 
@@ -278,8 +316,7 @@ def _plainly(desk: Desk, lease: Seen, said: dict[str, Any], version: int) -> tup
     )
 
 
-def _call(desk: Desk, lease: Seen, main: Session) -> Steps:
-    """Tell the holder, where it listens."""
-    address = lease.node.get("notify")
+def _call(desk: Desk, address: str, mark: str, session: Session) -> Steps:
+    """Tell a holder or a waiter, where it listens."""
     if address:
-        yield [main.call(SetData(desk.layout.client(address), json.dumps([lease.mark]).encode(), ANY_VERSION))]
+        yield [session.call(SetData(desk.layout.client(address), json.dumps([mark]).encode(), ANY_VERSION))]

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from leasehold.stores.zookeeper.desk import Desk
     from leasehold.stores.zookeeper.ledger import Holding
     from leasehold.stores.zookeeper.session import Session
+    from leasehold.stores.zookeeper.sight import Seen
 
 
 class Above(NamedTuple):
@@ -57,6 +58,7 @@ def find(desk: Desk, op: Acquire, start: int, seconds: float) -> Generator[list[
         if not holding.alive(start):
             return None
         mark, ttl = holding.mark, holding.until_ns() - start
+        holding.has_children = True
     else:
         _, answer = yield [main.call(Sync(layout.root)), main.call(GetData(layout.lease(resource), None))]
         lease = seen(answer)
@@ -88,6 +90,28 @@ def entry_of(desk: Desk, node: dict[str, Any]) -> tuple[Any, ...]:
     if parent is None:
         return ()
     return (Delete(f"{desk.layout.children(parent[2])}/{encode(node['resource'])}", ANY_VERSION),)
+
+
+def counting(desk: Desk, session: Session, lease: Seen) -> Generator[list[Any], list[Any], tuple[Any, ...]]:
+    """Return the operations that count, in all leases above, that somebody ends this one."""
+    layout = desk.layout
+    ops: list[Any] = []
+    node: dict[str, Any] | None = lease.node
+    while node is not None and node.get("parent"):
+        name, _, mark = node["parent"]
+        folder = layout.children(mark)
+        answer, above = yield [session.call(GetData(folder, None)), session.call(GetData(layout.lease(name), None))]
+        if isinstance(answer, Exception):
+            break  # it is over
+        ops.append(SetData(folder, str(ended(answer) + 1).encode(), answer[1].version))
+        parent = seen(above)
+        node = parent.node if parent is not None and parent.mark == mark else None
+    return tuple(ops)
+
+
+def ended(answer: Any) -> int:
+    """Return how many leases somebody has ended there, by what the folder of a lease's children says."""
+    return 0 if isinstance(answer, Exception) else int(answer[0] or 0)
 
 
 def end_children(

@@ -5,10 +5,12 @@
     /leasehold/default            what all clients of the namespace must agree on (see `root`)
         leases/RESOURCE           ephemeral: the lease, as JSON
         ids/HASH                  ephemeral: the lease id that holds, or that must never be granted
-        queue/RESOURCE/HASH-0007  ephemeral: a waiter
+        queue/RESOURCE            written to when somebody with a priority or a bound joins
+        queue/RESOURCE/HASH-0007  ephemeral: a waiter; HASH.5-0007: one with a priority
         sessions/ID               ephemeral: written to whenever leases of that session are renewed
         clients/ADDRESS           ephemeral: written to when a lease of that client is revoked
-        children/HASH/RESOURCE    ephemeral: what stands under the lease with that id
+        children/HASH             how many leases under the one with that id were ended by somebody else
+        children/HASH/RESOURCE    ephemeral: what stands under it
         watchers/ADDRESS          ephemeral: somebody who watches
         events/e-0000000012       what happened, while somebody watches
 
@@ -26,6 +28,9 @@ _PLAIN = re.compile(r"[A-Za-z0-9_:@+=,-]+")
 _SPECIAL = re.compile(r"[^!-$&-.0-~\u00a1-\ud7ff\uf900-\uffef]")
 """What is written as percent escapes: '/', '%', blanks, and what ZooKeeper doesn't take in a name."""
 _SEQUENCE = re.compile(r"-(\d{10})$")
+_PRIORITY = re.compile(r"\.(-?\d+)-")
+_MARK = 32
+"""How long a hash is."""
 
 
 def encode(resource: str) -> str:
@@ -44,7 +49,23 @@ def decode(name: str) -> str:
 
 def fingerprint(lease_id: str) -> str:
     """Return what may be shown of a lease id: enough to recognise it, and nothing to release it with."""
-    return hashlib.sha256(lease_id.encode()).hexdigest()[:32]
+    return hashlib.sha256(lease_id.encode()).hexdigest()[:_MARK]
+
+
+def place(mark: str, priority: int) -> str:
+    """Return the name of a waiter, which ZooKeeper adds a number to."""
+    return f"{mark}.{priority}-" if priority else f"{mark}-"
+
+
+def mark_of(place: str) -> str:
+    """Return whose place in the queue it is."""
+    return place[:_MARK]
+
+
+def priority_of(place: str) -> int:
+    """Return the priority that a waiter came with."""
+    found = _PRIORITY.search(place)
+    return int(found[1]) if found else 0
 
 
 def sequence(name: str) -> int:

@@ -50,6 +50,9 @@ class Holding:
     renewals: int = 0
     renewed_us: int = 0
     revoked: bool = False
+    has_children: bool = False
+    children_ended: int = 0
+    """How many leases under it somebody else has ended, as far as that was looked into."""
     ended: Loss | None = None
     """How it ended; None while it goes on, or has only run out."""
     closed_until_ns: int = 0
@@ -66,6 +69,15 @@ class Holding:
             return self.expiry_ns
         bound = parent.until_ns() if parent.ended is None else 0
         return bound if self.follows_parent else min(self.expiry_ns, bound)
+
+    def rides_on(self, other: Holding) -> bool:
+        """Whether it lasts as long as that one does, at any depth."""
+        return self.follows_parent and self.parent is not None and (self.parent is other or self.parent.rides_on(other))
+
+    def revoke(self) -> None:
+        """Renew it no more: it lasts for as long as was promised, however long its parent goes on."""
+        self.expiry_ns, self.follows_parent = self.until_ns(), False
+        self.revoked = True
 
     def free_ns(self) -> int:
         """Return when the resource is free, if nobody does anything."""

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from leasehold.core.lease import Contender, Record, decode_metadata
-from leasehold.stores.zookeeper.layout import decode, encode
+from leasehold.stores.zookeeper.layout import decode, priority_of
 from leasehold.stores.zookeeper.sight import held_for_ns, in_order, own_holding, parent_is_gone, seen
 from leasehold.stores.zookeeper.wire import Exists, GetChildren, GetData, Sync
 
@@ -33,6 +33,26 @@ def read(desk: Desk, main: Session, resources: Sequence[str]) -> Generator[list[
     return records
 
 
+def waiters(desk: Desk, main: Session, resource: str) -> Generator[list[Any], list[Any], list[Contender]]:
+    """Return who waits for a resource, in the order of their turns."""
+    layout = desk.layout
+    _, found = yield [main.call(Sync(layout.root)), main.call(GetChildren(layout.queue(resource), None))]
+    return (yield from _contenders(desk, main, resource, in_order(found)))
+
+
+def _contenders(
+    desk: Desk, main: Session, resource: str, names: list[str]
+) -> Generator[list[Any], list[Any], list[Contender]]:
+    queue = desk.layout.queue(resource)
+    found = (yield [main.call(GetData(f"{queue}/{name}", None)) for name in names]) if names else []
+    contenders = []
+    for name, answer in zip(names, found, strict=True):
+        if not isinstance(answer, Exception):
+            said = json.loads(answer[0])
+            contenders.append(Contender(said["holder"], said["since"], priority_of(name)))
+    return contenders
+
+
 def names(desk: Desk, main: Session, prefix: str) -> Generator[list[Any], list[Any], list[str]]:
     """Return the resources under a prefix that have a lease, in order."""
     _, found = yield [main.call(Sync(desk.layout.root)), main.call(GetChildren(desk.layout.leases, None))]
@@ -49,9 +69,7 @@ def _record(
         return None
     node = lease.node
     renewed_us, renewals = yield from _renewed(desk, main, lease)
-    queue = f"{desk.layout.root}/queue/{encode(node['resource'])}"
-    found = (yield [main.call(GetData(f"{queue}/{name}", None)) for name in waiters]) if waiters else []
-    contenders = [json.loads(answer[0]) for answer in found if not isinstance(answer, Exception)]
+    contenders = yield from _contenders(desk, main, node["resource"], waiters)
     parent = node.get("parent")
     return Record(
         resource=node["resource"],
@@ -69,7 +87,7 @@ def _record(
         lock_delay_ns=node.get("lock_delay", 0),
         hold_at_least_ns=node.get("hold_at_least", 0),
         revoked=bool(node.get("revoked")),
-        queue=tuple(Contender(one["holder"], one["since"]) for one in contenders),
+        queue=tuple(contenders),
     )
 
 

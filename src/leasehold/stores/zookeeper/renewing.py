@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from leasehold.core.ops import RESERVATION_NS, Loss, Lost, Renewed
+from leasehold.stores.zookeeper import family
 from leasehold.stores.zookeeper.sight import identity, seen
 from leasehold.stores.zookeeper.wire import ANY_VERSION, CheckVersion, GetData, Multi, SetData, Sync
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from leasehold.stores.zookeeper.desk import Desk
     from leasehold.stores.zookeeper.ledger import Holding
     from leasehold.stores.zookeeper.sight import Identity
+    from leasehold.stores.zookeeper.wire import Failure
 
 
 def renew_all(
@@ -29,9 +31,7 @@ def renew_all(
         }
         together = [at for at in range(len(ops)) if may[at] and not holdings[at].revoked]
         while together:
-            transaction = _transaction(desk, [holdings[at] for at in together])
-            [results] = yield [holdings[0].session.call(transaction)]
-            failure = transaction.failure(results)
+            failure = yield from _send(desk, [holdings[at] for at in together])
             if failure is None:
                 outcomes |= {at: _renewed(desk, ops[at], holdings[at], start) for at in together}
                 break
@@ -57,9 +57,7 @@ def renew_one(desk: Desk, op: Renew, holding: Holding, start: int) -> Generator[
         if not holding.alive(start) or session.id != holding.session_id:
             return Lost(Loss.EXPIRED)
         if not holding.revoked:
-            transaction = _transaction(desk, [holding])
-            [results] = yield [session.call(transaction)]
-            failure = transaction.failure(results)
+            failure = yield from _send(desk, [holding])
             if failure is None:
                 return _renewed(desk, op, holding, start)
             if failure.path != path:  # the session, or the parent
@@ -71,6 +69,33 @@ def renew_one(desk: Desk, op: Renew, holding: Holding, start: int) -> Generator[
             return Lost(Loss.REVOKED, max(0, holding.until_ns() - desk.clock.now()))
 
 
+def _send(desk: Desk, holdings: Sequence[Holding]) -> Generator[list[Any], list[Any], Failure | None]:
+    """Send the write, and return what stood in its way. If leases under these were ended, see which before it counts."""
+    transaction = _transaction(desk, holdings)
+    session = holdings[0].session
+    parents = [holding for holding in holdings if holding.has_children]
+    results, *counts = yield [
+        session.call(transaction),
+        *(session.call(GetData(desk.layout.children(holding.mark), None)) for holding in parents),
+    ]
+    failure = transaction.failure(results)
+    if failure is None:
+        for holding, answer in zip(parents, counts, strict=True):
+            count = family.ended(answer)
+            if count != holding.children_ended:
+                yield from _look_below(desk, holding)
+                holding.children_ended = count
+    return failure
+
+
+def _look_below(desk: Desk, holding: Holding) -> Generator[list[Any], list[Any], None]:
+    """See what has become of all that rides on a lease."""
+    riders = [one for one in desk.ledger.all() if one.ended is None and one.rides_on(holding)]
+    answers = (yield [one.session.call(GetData(desk.layout.id(one.mark), None)) for one in riders]) if riders else []
+    for one, answer in zip(riders, answers, strict=True):
+        _learn(desk, one, identity(answer))
+
+
 def _learn(desk: Desk, holding: Holding, found: Identity | None) -> None:
     """Take in what has become of a lease that is not as we knew it."""
     if found is None:
@@ -80,7 +105,11 @@ def _learn(desk: Desk, holding: Holding, found: Identity | None) -> None:
     elif found.is_spent:
         desk.ledger.end(holding, Loss.REVOKED)
     else:
-        holding.version, holding.revoked = found.version, "revoked" in found.said
+        holding.version = found.version
+        holding.has_children |= "children" in found.said
+        if "revoked" in found.said and not holding.revoked:
+            holding.revoke()
+            desk.reaper.note(holding.until_ns())
 
 
 def _end_soon(desk: Desk, holding: Holding) -> None:
@@ -119,4 +148,4 @@ def _renewed(desk: Desk, op: Renew, holding: Holding, start: int) -> Renewed:
     holding.expiry_ns = max(holding.expiry_ns, start + min(op.ttl_ns, trusted))
     holding.renewals += 1
     holding.renewed_us = desk.clock.wall_us()
-    return Renewed(holding.until_ns() - start)
+    return Renewed(holding.until_ns() - start, holding.children_ended)

@@ -6,8 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leasehold.core.clock import SECOND
-from leasehold.stores.zookeeper.layout import sequence
-from leasehold.stores.zookeeper.wire import ANY_VERSION, Delete, Exists, GetChildren, GetData, Sync
+from leasehold.stores.zookeeper.layout import priority_of, sequence
+from leasehold.stores.zookeeper.wire import ANY_VERSION, Delete, Exists, GetChildren2, GetData, Sync
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -48,6 +48,16 @@ class Seen(NamedTuple):
         """Whether nobody holds it, and it is only not free yet."""
         return "closed" in self.node
 
+    def is_for(self, mark: str, holder: str) -> bool:
+        """Whether it was handed over to this waiter or, if none had the successor's name, to a holder of this name."""
+        heir = self.node.get("heir")
+        return self.is_closed and (mark == heir if heir else holder == self.node.get("successor"))
+
+    def is_overdue(self, wall_us: int) -> bool:
+        """Whether it is held beyond its soft limit, by the wall clocks of two hosts, and nobody has ended it yet."""
+        soft = self.node.get("soft", 0)
+        return 0 < soft <= (wall_us - self.node["granted"]) * 1000 and not (self.is_closed or self.node.get("revoked"))
+
 
 class Identity(NamedTuple):
     """The node of a lease id."""
@@ -71,8 +81,15 @@ class Sight(NamedTuple):
 
     lease: Seen | None
     waiters: list[str]
-    has_queue: bool
+    queue_version: int | None
+    """Of the queue's node: changed by those who may come before others. None: there is no queue."""
     identity: Identity | None
+
+    @property
+    def heir_is_gone(self) -> bool:
+        """Whether it was handed over to a waiter that has left the queue since."""
+        heir = self.lease.node.get("heir") if self.lease is not None else None
+        return heir is not None and not any(name.startswith(heir) for name in self.waiters)
 
     def holds(self, mark: str) -> bool:
         """Whether the lease is that of this id."""
@@ -95,8 +112,10 @@ def identity(answer: Any) -> Identity | None:
 
 
 def in_order(answer: Any) -> list[str]:
-    """Return the names of the waiters, first come first."""
-    return [] if isinstance(answer, Exception) else sorted(answer, key=sequence)
+    """Return the names of the waiters, by priority and as they came."""
+    return (
+        [] if isinstance(answer, Exception) else sorted(answer, key=lambda name: (-priority_of(name), sequence(name)))
+    )
 
 
 def look(
@@ -107,11 +126,12 @@ def look(
     calls = [] if fresh else [session.call(Sync(layout.root))]
     calls += [
         session.call(GetData(layout.lease(resource), None)),
-        session.call(GetChildren(layout.queue(resource), None)),
+        session.call(GetChildren2(layout.queue(resource), None)),
         session.call(GetData(layout.id(mark), None)),
     ]
     *_, lease, queue, own = yield calls
-    return Sight(seen(lease), in_order(queue), not isinstance(queue, Exception), identity(own))
+    names, version = ([], None) if isinstance(queue, Exception) else (queue[0], queue[1].version)
+    return Sight(seen(lease), in_order(names), version, identity(own))
 
 
 def deletion(desk: Desk, resource: str, mark: str, version: int) -> tuple[Any, ...]:

@@ -48,11 +48,17 @@ class ZooKeeperStore:
         waiting_order="strict",
         platforms="ZooKeeper 3.5 or newer",
         capabilities=(
-            Capability.CROSS_PROCESS | Capability.CROSS_HOST | Capability.DURABLE | Capability.PUSH | Capability.WATCH
+            Capability.CROSS_PROCESS
+            | Capability.CROSS_HOST
+            | Capability.DURABLE
+            | Capability.PUSH
+            | Capability.WATCH
+            | Capability.PATTERNS
         ),
         not_promised=(
-            "a TTL longer than the servers' maxSessionTimeout less a tick (refused), a grace period, "
-            "a minimum hold or a lock delay beyond the end of the client's session"
+            "a TTL longer than the servers' maxSessionTimeout less a tick (refused), a grace period; "
+            "a minimum hold, a lock delay or a handover beyond the end of the client's session; "
+            "a soft limit more exact than the hosts' wall clocks agree; a bound on the queue against those who set none"
         ),
         min_ttl_ns=SECOND // 2,
     )
@@ -116,9 +122,11 @@ class ZooKeeperStore:
         return iter(found)
 
     def waiters(self, resource: str, *, timeout: float) -> list[Contender]:
-        """Return who waits for the resource, as long as somebody holds it."""
-        record = self.read([resource], timeout=timeout)[0]
-        return list(record.queue) if record else []
+        """Return who waits for the resource."""
+        from leasehold.stores.zookeeper import reading  # noqa: PLC0415 - as above
+
+        found: list[Contender] = self._ask(lambda main: reading.waiters(self._desk, main, resource), timeout)
+        return found
 
     def subscribe(self, prefix: str | None = None) -> ZooKeeperSubscription:
         """Be told."""

@@ -137,7 +137,7 @@ class ZooKeeperSubscription:
     # --- calls ----------------------------------------------------------------------------------------------------
 
     def _called(self) -> None:
-        """See which of our leases somebody has revoked."""
+        """See which of our leases somebody has revoked, or handed over to us."""
         desk = self._desk
         try:
             data, stat = self._main().call(GetData(self._box, self._on_call)).get(timeout=TIMEOUT)
@@ -147,12 +147,16 @@ class ZooKeeperSubscription:
         self._box_version = stat.version
         if missed <= 0:
             return
-        holdings = [desk.ledger.by_mark.get(mark) for mark in json.loads(data)] if missed == 1 else desk.ledger.all()
-        self._heard += [
-            Notice(self.address, Summons.REVOKED, holding.resource, holding.lease_id)
-            for holding in holdings
-            if holding is not None and holding.notify == self.address
-        ]
+        marks = json.loads(data) if missed == 1 else None
+        for summons, ours in (
+            (Summons.REVOKED, desk.ledger.all()),
+            (Summons.RESERVED, list(desk.bells.waiters.values())),
+        ):
+            self._heard += [
+                Notice(self.address, summons, one.resource, one.lease_id)
+                for one in ours
+                if one.notify == self.address and (marks is None or one.mark in marks)
+            ]
 
     def _on_call(self, _event: Any) -> None:
         """On kazoo's thread."""

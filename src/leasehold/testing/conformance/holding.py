@@ -106,6 +106,6 @@ class Holding(Case):
     def test_closing_the_client_releases(self, lab: Harness, other: Face, open_face: Callable[[str], Face]) -> None:
         face = open_face(lab.url())
         leases = [face.acquire(f"job/{i}", ttl=30) for i in range(5)]
-        getattr(face, "run", lambda closing: closing)(face.client.close())  # type: ignore[attr-defined]
+        getattr(face, "run", lambda closing: closing)(face.client.close())
         assert {lease.loss for lease in leases} == {"closed"}
         assert other.list("job/") == []

@@ -9,6 +9,7 @@ import pytest
 from leasehold.core.holder import State
 from leasehold.core.ops import Acquire, Granted, Held, Loss, Lost, Release, Released, Renew, Renewed
 from leasehold.errors import LeaseHeld, LeaseLost
+from leasehold.runtime.clock import SYSTEM
 from leasehold.stores.base import Capability
 from leasehold.testing.conformance.base import PATIENCE, Case, new_id, ns, pass_time, require, take, taken, until
 from leasehold.testing.conformance.renewing import renew
@@ -166,6 +167,25 @@ class Limits(Case):
         faulty.lost_requests = 0
         assert faulty_face.wait_lost(lease, PATIENCE)
         assert lease.loss == "taken"
+
+    def test_a_minimum_hold_keeps_others_out_after_the_release(self, face: Face, other: Face, lab: Harness) -> None:
+        lease = face.acquire("job", ttl=30, hold_at_least=lab.steady)
+        asked = SYSTEM.now()
+        assert face.release(lease)
+        assert not lease.held
+        assert other.try_acquire("job", ttl=30) is None
+        newer = other.acquire("job", ttl=30, wait=PATIENCE)
+        assert newer.token > lease.token
+        assert SYSTEM.now() - asked > ns(lab.steady / 2)
+
+    def test_a_lock_delay_keeps_others_out_after_the_expiry(self, face: Face, other: Face, lab: Harness) -> None:
+        lease = face.acquire("job", ttl=lab.ttl, max_hold=lab.ttl, lock_delay=lab.steady)
+        assert face.wait_lost(lease, PATIENCE)
+        until(lambda: other.get("job") is None, "the expiry")
+        expired = SYSTEM.now()
+        assert other.try_acquire("job", ttl=30) is None
+        assert other.acquire("job", ttl=30, wait=PATIENCE).token > lease.token
+        assert SYSTEM.now() - expired > ns(lab.steady / 2)
 
     def test_the_options_reach_the_store(self, face: Face, store: Store) -> None:
         wishes = {"soft": 9, "lock_delay": 2, "hold_at_least": 1}

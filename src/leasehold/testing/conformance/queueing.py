@@ -6,12 +6,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from leasehold.core.claim import REFRESH_NS
 from leasehold.core.ops import Acquire
 from leasehold.errors import ConfigError, StoreUnavailable
-from leasehold.testing.conformance.base import PATIENCE, Case, until
+from leasehold.runtime.clock import SYSTEM
+from leasehold.stores.base import Capability
+from leasehold.testing.conformance.base import PATIENCE, Case, Thread, pass_time, require, until
 from leasehold.testing.conformance.waiting import queue_length
 
 if TYPE_CHECKING:
+    from leasehold.stores.base import Store
     from leasehold.testing.faces import Face
     from leasehold.testing.faults import FaultyStore
     from leasehold.testing.harness import Harness
@@ -45,6 +49,36 @@ class Queueing(Case):
         assert face.wait(second, 0) is None
         assert second.position == 0
 
+    def test_the_call_is_heard_also_after_waits_that_came_to_nothing(
+        self, face: Face, other: Face, store: Store
+    ) -> None:
+        require(store, Capability.PUSH)
+        held = other.acquire("job", ttl=30)
+        place = face.enqueue("job", ttl=30)
+        for _ in range(3):
+            assert face.wait(place, 0.05) is None
+        waiting = Thread(lambda: face.wait(place, PATIENCE))
+        pass_time(0.3)  # so that it sleeps, and doesn't ask by itself within the next second
+        start = SYSTEM.now()
+        other.release(held)
+        assert waiting.result() is not None
+        assert (SYSTEM.now() - start) / 1e9 < 1
+
+    def test_a_place_that_nobody_asks_for_keeps_no_call_from_others(
+        self, face: Face, other: Face, store: Store
+    ) -> None:
+        """Of the same client: who waited last must not be the only one to hear what the store says."""
+        require(store, Capability.PUSH)
+        other.acquire("job", ttl=30)
+        place = face.enqueue("job", ttl=30)
+        assert face.wait(place, 0.05) is None
+        held = other.acquire("work", ttl=30)
+        waiting = Thread(lambda: (face.acquire("work", ttl=30), SYSTEM.now()))
+        until(lambda: queue_length(face, "work") == 1, "the waiter")
+        released = SYSTEM.now()
+        other.release(held)
+        assert (waiting.result()[1] - released) / 1e9 < REFRESH_NS / 2e9
+
     def test_who_leaves_makes_room_for_the_next(self, face: Face, other: Face) -> None:
         held = other.acquire("job", ttl=30)
         first, second = face.enqueue("job", ttl=30), face.enqueue("job", ttl=30)
@@ -61,7 +95,7 @@ class Queueing(Case):
         place = faulty_face.enqueue("job", ttl=30)
         faulty.matching = lambda op: isinstance(op, Acquire)
         faulty.lost_replies = 10**6
-        faulty_face.client._engine.timeout = 0.2  # type: ignore[attr-defined]
+        faulty_face.client._engine.timeout = 0.2
         place._claim.patience_ns = 0
         with pytest.raises(StoreUnavailable):
             faulty_face.wait(place, PATIENCE)

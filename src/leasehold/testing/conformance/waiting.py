@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from leasehold.core.claim import REFRESH_NS
 from leasehold.core.ops import RESERVATION_NS, Acquire, Granted, Held, Release
 from leasehold.errors import ConfigError, LeaseHeld, WouldDeadlock
 from leasehold.runtime.clock import SYSTEM
@@ -139,7 +140,7 @@ class Waiting(Case):
         closing = open_face(lab.url())
         waiting = Thread(lambda: closing.acquire("job", ttl=30))
         until(lambda: queue_length(face, "job") == 1, "the waiter")
-        getattr(closing, "run", lambda done: done)(closing.client.close())  # type: ignore[attr-defined]
+        getattr(closing, "run", lambda done: done)(closing.client.close())
         with pytest.raises(ConfigError):
             waiting.result()
         assert queue_length(face, "job") == 0
@@ -154,6 +155,17 @@ class Waiting(Case):
         face.release(lease)
         waiting.result(5)
 
+    def test_who_has_waited_for_long_is_woken_at_once_too(self, face: Face, other: Face, store: Store) -> None:
+        """Beyond the time after which it has shown up again by itself."""
+        require(store, Capability.PUSH)
+        lease = other.acquire("job", ttl=30)
+        waiting = Thread(lambda: (face.acquire("job", ttl=30), SYSTEM.now()))
+        until(lambda: queue_length(face, "job") == 1, "the waiter")
+        pass_time(REFRESH_NS / 1e9 + 0.2)
+        released = SYSTEM.now()
+        other.release(lease)
+        assert (waiting.result()[1] - released) / 1e9 < REFRESH_NS / 2e9
+
     def test_waiting_for_oneself_is_an_error(self, face: Face, lab: Harness) -> None:
         def body(_: object) -> None:
             face.acquire("job", ttl=lab.ttl)
@@ -164,7 +176,7 @@ class Waiting(Case):
         else:
 
             async def twice() -> None:
-                client = face.client  # type: ignore[attr-defined]
+                client = face.client
                 async with client.acquire("job", ttl=lab.ttl):
                     await client.acquire("job", ttl=lab.ttl)
 

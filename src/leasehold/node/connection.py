@@ -1,0 +1,254 @@
+"""One client's connection: the greeting, then requests, each in its turn.
+
+A client that sends more than its share waits: after so many items the others are served first. One that doesn't read
+its answers isn't read from either; one that doesn't read what is pushed to it is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Final, cast
+
+from leasehold.node.checking import LONGEST_ID
+from leasehold.node.log import log
+from leasehold.stores.paxos import frames, handshake
+from leasehold.stores.paxos.frames import TooLongError, encode
+
+if TYPE_CHECKING:
+    from leasehold.node.service import Service
+
+GREETING_SECONDS: Final = 5.0
+SHARE: Final = 1000
+"""Items after which it is somebody else's turn."""
+FRAME_COSTS: Final = 8
+"""A frame counts for as many items, besides its own."""
+MOST_OWED: Final = 1000
+"""Answers that may wait for the disk; then nothing more is read from the client."""
+MOST_ADDRESSES: Final = 100
+MOST_UNREAD: Final = 4 * 1024 * 1024
+"""Bytes that a client may leave unread of what is pushed to it."""
+
+
+class Connection(asyncio.Protocol):
+    """From the first byte to the last."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._splitter = frames.Splitter(frames.MAX_GREETING)
+        self._backlog: deque[frames.Payload] = deque()
+        self._transport: asyncio.Transport
+        self._deadline: asyncio.TimerHandle
+        self._hello: frames.Hello | None = None
+        self._nonce = b""
+        self._ready = False
+        self._resting = False
+        """Whether the rest of the backlog waits for its turn."""
+        self._clogged = False
+        """Whether the client doesn't read its answers."""
+        self._closed = False
+        self._working = False
+        self._out: list[bytes | bytearray] = []
+        self._owed = 0
+        self.addresses: set[str] = set()
+        """Under which it is called."""
+        self.peer = ""
+
+    # --- what the event loop calls --------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Wait for a greeting."""
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's has another base
+        self.peer = str(transport.get_extra_info("peername"))
+        service = self._service
+        self._deadline = asyncio.get_running_loop().call_later(GREETING_SECONDS, self._too_late)
+        if len(service.connections) >= service.settings.max_connections:
+            self.refuse("too many connections")
+            return
+        service.connections.add(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes in."""
+        try:
+            self._backlog.extend(self._splitter.feed(data))
+        except TooLongError as error:
+            self._work()
+            self.refuse(str(error))
+            return
+        if not self._resting:
+            self._work()
+
+    def pause_writing(self) -> None:
+        """Read nothing while the client doesn't."""
+        self._clogged = True
+        self._adjust()
+
+    def resume_writing(self) -> None:
+        """Go on."""
+        self._clogged = False
+        self._adjust()
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        """Forget it."""
+        self._closed = True
+        self._deadline.cancel()
+        self._backlog.clear()
+        self._service.left(self)
+
+    # --- what the service calls -----------------------------------------------------------------------------------
+
+    def send(self, frame: bytes | bytearray) -> None:
+        """Send an answer."""
+        if self._closed:
+            return
+        if self._working:
+            self._out.append(frame)
+        else:
+            self._transport.write(frame)
+
+    def owe(self) -> None:
+        """Take note of an answer that waits for the disk."""
+        self._owed += 1
+        if self._owed == MOST_OWED:
+            self._adjust()
+
+    def pay(self, frame: bytes | bytearray) -> None:
+        """Send an answer that waited."""
+        self._owed -= 1
+        self.send(frame)
+        if self._owed == MOST_OWED - 1 and not self._closed:
+            self._adjust()
+
+    def push(self, frame: bytes | bytearray) -> None:
+        """Send what wasn't asked for, unless too much of it is unread already."""
+        if self._transport.get_write_buffer_size() > MOST_UNREAD:
+            self._service.counts["dropped listeners"] += 1
+            log("a listener doesn't read what it is told, and is dropped", peer=self.peer)
+            self._closed = True
+            self._transport.abort()
+            return
+        self.send(frame)
+
+    def refuse(self, why: str, *, for_good: bool = False) -> None:
+        """Say why, and close."""
+        if self._closed:
+            return
+        self._service.counts["refusals"] += 1
+        log("refused a connection", peer=self.peer, why=why)
+        self._transport.write(encode(frames.Refusal(why, for_good)))
+        self.close()
+
+    def close(self) -> None:
+        """Close it, once what was said has been sent."""
+        self._closed = True
+        self._backlog.clear()
+        self._transport.close()
+
+    # --- inside ---------------------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        """Carry out what has come, up to the client's share; the rest has its turn after the others'."""
+        self._resting = False
+        self._working = True
+        done = 0
+        try:
+            while self._backlog and done < SHARE and not self._closed:
+                done += FRAME_COSTS + self._take(self._backlog.popleft())
+        except frames.NOT_UNDERSTOOD as error:
+            self.refuse(f"a frame can't be understood: {error}")
+        except Exception as error:  # noqa: BLE001 - a fault of ours costs this connection, and not the node
+            log("internal error", level="error", error=repr(error))
+            self.refuse("internal error")
+        finally:
+            self._working = False
+            if self._out:
+                out, self._out = self._out, []
+                if not self._transport.is_closing():
+                    self._transport.write(b"".join(out) if len(out) > 1 else out[0])
+        if self._backlog and not self._closed:
+            self._resting = True
+            asyncio.get_running_loop().call_soon(self._resume)
+        self._adjust()
+
+    def _resume(self) -> None:
+        if not self._closed:
+            self._work()
+
+    def _adjust(self) -> None:
+        """Read from the client, or let it wait."""
+        if self._closed or self._transport.is_closing():
+            return
+        if self._resting or self._clogged or self._owed >= MOST_OWED:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
+
+    def _take(self, payload: frames.Payload) -> int:
+        """Carry out one frame; return how many items it had."""
+        message = frames.decode_client(payload)
+        service = self._service
+        if not self._ready:
+            self._greet(message)
+            return 0
+        if isinstance(message, frames.Ask):
+            if len(message.items) > frames.MAX_ITEMS:
+                self.refuse(f"a request has {len(message.items)} items, and {frames.MAX_ITEMS} are the most")
+                return 0
+            service.ask(message, self)
+            return len(message.items)
+        if isinstance(message, frames.Listen):
+            if len(message.address) > LONGEST_ID or len(self.addresses) >= MOST_ADDRESSES:
+                self.refuse("too many addresses, or too long a one")
+            else:
+                service.listen(self, message)
+        elif isinstance(message, frames.AskSeed):
+            self.send(encode(service.seed(message.serial)))
+        elif isinstance(message, frames.AskStatus):
+            self.send(encode(service.status(message.serial)))
+        elif isinstance(message, frames.Ping):
+            self.send(encode(frames.Pong(message.serial)))
+        else:
+            self.refuse("a second greeting on one connection")
+        return 0
+
+    def _greet(self, message: frames.FromClient) -> None:
+        """Take part in the greeting."""
+        settings = self._service.settings
+        if self._hello is None:
+            if not isinstance(message, frames.Hello) or message.magic != frames.MAGIC:
+                self.refuse("this is a leasehold node, and that was no greeting")
+            elif message.version != frames.VERSION:
+                why = f"the client speaks version {message.version} of the protocol, and this node {frames.VERSION}"
+                self.refuse(why, for_good=True)
+            else:
+                self._hello = message
+                self._nonce = handshake.nonce()
+                incarnation = self._service.acceptor.incarnation
+                self.send(
+                    encode(
+                        frames.Welcome(
+                            frames.VERSION,
+                            settings.id,
+                            incarnation,
+                            settings.acceptors,
+                            self._nonce,
+                            bool(settings.secret),
+                        )
+                    )
+                )
+            return
+        if not isinstance(message, frames.Proof):
+            self.refuse("a request before the greeting was over")
+            return
+        nonces = (self._hello.nonce, self._nonce)
+        if not handshake.proven(message.proof, settings.secret, handshake.CLIENT, *nonces):
+            why = "the secret is another one" if message.proof else "this node wants a secret"
+            self.refuse(why if settings.secret else "this node has no secret", for_good=True)
+            return
+        self._deadline.cancel()
+        self._ready = True
+        self._splitter.limit = frames.MAX_REQUEST
+        self.send(encode(frames.Accepted(handshake.prove(settings.secret, handshake.NODE, *nonces))))
+
+    def _too_late(self) -> None:
+        self.refuse(f"no greeting within {GREETING_SECONDS:g} s")

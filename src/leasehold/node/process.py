@@ -1,0 +1,147 @@
+"""A node's process, from its settings to its exit code.
+
+At the start nothing is answered before what must be on the disk is there, and what must not be is gone. At the end
+nothing is answered after the state was taken that the next start will go on with.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from typing import TYPE_CHECKING
+
+from leasehold.core.paxos.starting import NOTHING_PROMISED, shut_down, start
+from leasehold.errors import ConfigError
+from leasehold.node import log as logging
+from leasehold.node.connection import Connection
+from leasehold.node.disk import DataFolder
+from leasehold.node.log import log
+from leasehold.node.scribe import Scribe
+from leasehold.node.seeding import seed
+from leasehold.node.service import NodeAcceptor, Service
+from leasehold.node.web import Web
+from leasehold.runtime.clock import SYSTEM, AcceptorClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from leasehold.core.paxos.acceptor import Durable
+    from leasehold.node.settings import Settings
+
+TICK = 0.25
+"""Seconds between two looks at what is to be done every now and then."""
+
+
+def init(data: str, node: str) -> None:
+    """Prepare the folder of a node of a new cluster, where nothing was ever promised: that can't be found out."""
+    with DataFolder(data, node) as folder:
+        if folder.mark.read() is not None:
+            raise ConfigError(f"the data folder {data!r} is in use already: nothing to prepare")
+        folder.mark.write(NOTHING_PROMISED)
+
+
+def run(settings: Settings) -> int:
+    """Run a node until SIGTERM or SIGINT."""
+    logging.choose(as_json=settings.json_log)
+    with DataFolder(settings.data, settings.id) as folder, asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        return runner.run(_Process(settings, folder).run())
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop  # noqa: PLC0415 - where it is there
+    except ModuleNotFoundError:
+        return None
+    return uvloop.new_event_loop
+
+
+class _Process:
+    def __init__(self, settings: Settings, folder: DataFolder) -> None:
+        self._settings = settings
+        self._folder = folder
+        self._stop = asyncio.Event()
+        self._broken = False
+
+    async def run(self) -> int:
+        loop = asyncio.get_running_loop()
+        for signum in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(signum, self._stop.set)
+        service = self._begin()
+
+        def done(durable: Durable) -> None:
+            loop.call_soon_threadsafe(service.persisted, durable)
+
+        def failed(error: OSError) -> None:
+            loop.call_soon_threadsafe(self._break, error)
+
+        service.scribe = Scribe(self._folder.mark, done, failed)
+        loop.add_signal_handler(signal.SIGUSR1, service.collect)
+        async with contextlib.AsyncExitStack() as stack:
+            settings = self._settings
+            try:
+                server = await loop.create_server(
+                    lambda: Connection(service), settings.listen.host, settings.listen.port,
+                    ssl=settings.tls, backlog=1024,
+                )  # fmt: skip
+                stack.callback(server.close)
+                if settings.http is not None:
+                    web = await asyncio.start_server(Web(service).serve, settings.http.host, settings.http.port)
+                    stack.callback(web.close)
+            except OSError as error:
+                raise ConfigError(f"can't listen: {error.strerror or error}") from error
+            tasks = [loop.create_task(self._tick(service))]
+            if not service.acceptor.seeded:
+                tasks.append(loop.create_task(seed(service)))
+            log(
+                "listening", node=settings.id, listen=str(settings.listen), state=service.state, acceptors=settings.acceptors,
+                silence_s=round(service.silence_left(service.clock.now()) / 1e9, 3), pid=os.getpid(),
+            )  # fmt: skip
+            if not (settings.secret or settings.tls or settings.listen.host in {"127.0.0.1", "::1", "localhost"}):
+                log("anybody who reaches this node may take and end leases: there is no secret", level="warning")
+            await self._stop.wait()
+            for task in tasks:
+                task.cancel()
+        return self._end(service)
+
+    def _begin(self) -> Service:
+        """Make the acceptor from what is on the disk, and leave on the disk what a crash may find."""
+        clock = AcceptorClock()
+        durable = self._folder.mark.read()
+        incarnation = int.from_bytes(os.urandom(6))
+        snapshot = self._folder.read_snapshot()
+        begun = start(
+            self._settings.config, incarnation, clock.now(), durable=durable, snapshot=snapshot, make=NodeAcceptor
+        )
+        self._folder.delete_snapshot()
+        acceptor = begun.acceptor
+        assert isinstance(acceptor, NodeAcceptor)
+        ahead = acceptor.top_up(SYSTEM.wall_us()) if acceptor.seeded else None
+        if ahead is not None:
+            self._folder.mark.write(ahead)
+            acceptor.persisted(ahead)
+        return Service(self._settings, acceptor, clock, SYSTEM)
+
+    async def _tick(self, service: Service) -> None:
+        while True:
+            await asyncio.sleep(TICK)
+            service.tick()
+
+    def _break(self, error: OSError) -> None:
+        """Stop: what can't be written can't be promised."""
+        self._broken = True
+        log("the high-water mark can't be written", level="critical", error=error.strerror or str(error))
+        self._stop.set()
+
+    def _end(self, service: Service) -> int:
+        """Say no more, and then leave what the next start goes on with."""
+        service.closed = True
+        for connection in list(service.connections):
+            connection.close()
+        service.scribe.close()
+        snapshot = None if self._broken else shut_down(service.acceptor, service.clock.now())
+        if snapshot is not None:
+            self._folder.write_snapshot(snapshot)
+        log("stopped", node=self._settings.id, clean=snapshot is not None, leases=len(service.acceptor.slots))
+        return int(self._broken)

@@ -1,0 +1,65 @@
+"""How a node that lost its disk learns how high the numbers may have gone: it asks the others, after its silence."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from leasehold.core.paxos.messages import Seed
+from leasehold.core.paxos.starting import Seeding
+from leasehold.errors import LeaseholdError
+from leasehold.node.log import log
+from leasehold.stores.paxos import frames
+from leasehold.stores.paxos.link import ask, connect
+
+if TYPE_CHECKING:
+    from leasehold.node.service import Service
+    from leasehold.stores.paxos.address import Place
+
+PATIENCE: Final = 2.0
+PAUSE: Final = 1.0
+
+
+async def seed(service: Service) -> None:
+    """Wait for the end of the silence, ask until enough have answered, and begin to serve."""
+    acceptor, clock = service.acceptor, service.clock
+    seeding = Seeding(acceptor, service.settings.acceptors)
+    log(
+        "the data folder is empty: silent, and then the others are asked",
+        silence_s=service.silence_left(clock.now()) / 1e9,
+    )
+    while (left := service.silence_left(clock.now())) > 0:  # noqa: ASYNC110 - this clock and the loop's needn't agree
+        await asyncio.sleep(left / 1e9)
+    assert seeding.may_ask(clock.now())
+    heard: list[str] = []
+    while True:
+        peers = service.settings.peers.items()
+        answers = await asyncio.gather(*(asyncio.to_thread(_ask, service, place) for _, place in peers))
+        for (name, _), high_water in zip(peers, answers, strict=True):
+            if high_water is None:
+                continue
+            heard.append(name)
+            durable = seeding.on_seed(Seed(0, name, high_water), clock.now())
+            if durable is not None:
+                written = asyncio.Event()
+                service.persist(durable, written.set)
+                await written.wait()
+                seeding.finish(durable)
+                log("seeded", by=sorted(set(heard)), high_water=durable.high_water)
+                return
+        await asyncio.sleep(PAUSE)
+
+
+def _ask(service: Service, place: Place) -> int | None:
+    settings = service.settings
+    try:
+        link = connect(place, settings.secret, settings.peer_tls, PATIENCE)
+    except LeaseholdError:
+        return None
+    try:
+        answer = ask(link, frames.AskSeed(1), PATIENCE)
+    except OSError:
+        return None
+    finally:
+        link.close()
+    return answer.high_water if isinstance(answer, frames.Seeded) else None

@@ -1,0 +1,68 @@
+"""Health and metrics, over HTTP: for load balancers, supervisors and Prometheus. It shows counts, and no names."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from leasehold.node.service import Service
+
+PATIENCE: Final = 5.0
+_REASONS: Final = {200: "OK", 400: "Bad Request", 404: "Not Found", 503: "Service Unavailable"}
+
+
+class Web:
+    """Answers one request a connection."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Read a request, and answer it."""
+        with contextlib.suppress(OSError, TimeoutError, ValueError, asyncio.IncompleteReadError):
+            async with asyncio.timeout(PATIENCE):
+                head = await reader.readuntil(b"\r\n\r\n")
+                code, text = self._answer(head.split(b"\r\n", 1)[0])
+                body = text.encode()
+                writer.write(
+                    f"HTTP/1.1 {code} {_REASONS[code]}\r\nContent-Type: text/plain; charset=utf-8\r\n"
+                    f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode()
+                    + body
+                )
+                await writer.drain()
+        writer.close()
+
+    def _answer(self, request: bytes) -> tuple[int, str]:
+        words = request.split()
+        if len(words) != 3 or words[0] != b"GET":
+            return 400, "only GET\n"
+        if words[1] == b"/health":
+            state = self._service.state
+            return (200 if state == "serving" else 503), f"{state}\n"
+        if words[1] == b"/metrics":
+            return 200, self._metrics()
+        return 404, "there are /health and /metrics\n"
+
+    def _metrics(self) -> str:
+        service = self._service
+        status = service.status(0)
+        gauges = {
+            "serving": int(status.state == "serving"),
+            "silence_left_seconds": status.silence_left_ns / 1e9,
+            "live_leases": status.live,
+            "waiters": status.waiting,
+            "resources": len(service.acceptor.slots),
+            "connections": status.connections,
+            "clock_disagreement_ppm": status.clock_rate_ppm,
+            "high_water_mark": status.high_water,
+            "floor": status.floor,
+        }
+        lines = []
+        for name, value in gauges.items():
+            lines += [f"# TYPE leasehold_node_{name} gauge", f"leasehold_node_{name} {value}"]
+        for name in ("requests", "items", "refusals", "pushes", "writes", "dropped listeners"):
+            full = f"leasehold_node_{name.replace(' ', '_')}_total"
+            lines += [f"# TYPE {full} counter", f"{full} {service.counts[name]}"]
+        return "\n".join(lines) + "\n"

@@ -1,0 +1,118 @@
+"""What a paxos URL says: which nodes, which secret, and how to trust them. What it shows has no secret in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from leasehold.errors import ConfigError
+
+if TYPE_CHECKING:
+    import ssl
+
+    from leasehold.stores.base import StoreURL
+
+DEFAULT_PORT: Final = 7420
+TLS_OPTIONS: Final = ("ca", "cert", "key", "verify")
+SHORTEST_SECRET: Final = 16
+
+
+class Place(NamedTuple):
+    """A host and a port."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @classmethod
+    def parse(cls, text: str) -> Place:
+        """Read HOST, HOST:PORT or [HOST]:PORT."""
+        from urllib.parse import unquote, urlsplit  # noqa: PLC0415 - as in StoreURL
+
+        try:
+            parts = urlsplit(f"//{text}")
+            port = parts.port
+        except ValueError:
+            raise ConfigError(f"{text!r} is no HOST:PORT") from None
+        if not parts.hostname or parts.path or "@" in text:
+            raise ConfigError(f"{text!r} is no HOST:PORT")
+        return cls(unquote(parts.hostname), port or DEFAULT_PORT)
+
+
+class PaxosAddress:
+    """A URL, understood: ``paxos://HOST,HOST,HOST``, with a secret ``paxos://:SECRET@…``, with TLS ``paxoss://…``."""
+
+    def __init__(self, url: StoreURL) -> None:
+        tls = url.scheme == "paxoss"
+        url.only("namespace", "secret_file", *(TLS_OPTIONS if tls else ()))
+        if url.path.strip("/"):
+            raise ConfigError(f"a {url.scheme}:// URL has no path; ?namespace= keeps leases apart")
+        login, _, nodes = url.netloc.rpartition("@")
+        self.nodes = [Place.parse(node) for node in nodes.split(",")]
+        if len(set(self.nodes)) != len(self.nodes):
+            raise ConfigError(f"the {url.scheme}:// URL names a node twice")
+        if len(self.nodes) % 2 == 0:
+            raise ConfigError(f"the {url.scheme}:// URL names {len(self.nodes)} nodes: name all 3 or 5 of the cluster")
+        self.secret = _secret(login, url)
+        self.context = client_context(url.options) if tls else None
+        self.namespace = url.namespace
+        shown = "".join(f"&{n}={url.quote(v)}" for n, v in url.options.items() if n != "namespace")
+        self.url = f"{url.scheme}://{self}/?namespace={url.namespace}{shown}"
+
+    def __repr__(self) -> str:
+        return f"<PaxosAddress {self}>"
+
+    def __str__(self) -> str:
+        """Return the nodes: for messages."""
+        return ",".join(map(str, self.nodes))
+
+
+def read_secret(path: str) -> bytes:
+    """Read the shared secret from a file; the white space around it doesn't count."""
+    try:
+        with open(path, "rb") as file:
+            secret = file.read(4096).strip()
+    except OSError as error:
+        raise ConfigError(f"the secret can't be read from {path!r}: {error.strerror}") from error
+    return _long_enough(secret)
+
+
+def client_context(options: dict[str, str]) -> ssl.SSLContext:
+    """Return how to trust the nodes and, with a certificate of one's own, how to be trusted by them."""
+    import ssl  # noqa: PLC0415 - 10 ms, which only those pay who use it
+
+    verify = options.get("verify", "true").lower()
+    if verify not in ("true", "false"):
+        raise ConfigError("verify is true or false")
+    try:
+        context = ssl.create_default_context(cafile=options.get("ca"))
+        if options.get("cert"):
+            context.load_cert_chain(options["cert"], options.get("key"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"the certificates can't be used: {error}") from None
+    if verify == "false":
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _secret(login: str, url: StoreURL) -> bytes:
+    from urllib.parse import unquote_to_bytes  # noqa: PLC0415 - as in StoreURL
+
+    user, colon, secret = login.partition(":")
+    if login and (user or not colon or not secret):
+        raise ConfigError(f"a {url.scheme}:// URL has no users; a secret is written as :SECRET@")
+    if "secret_file" not in url.options:
+        return _long_enough(unquote_to_bytes(secret)) if secret else b""
+    if secret:
+        raise ConfigError(f"the {url.scheme}:// URL has a secret, and names a file with one")
+    return read_secret(url.options["secret_file"])
+
+
+def _long_enough(secret: bytes) -> bytes:
+    if len(secret) < SHORTEST_SECRET:
+        raise ConfigError(
+            f"the secret has {len(secret)} bytes; {SHORTEST_SECRET} are the least, 32 at random are better"
+        )
+    return secret

@@ -1,0 +1,215 @@
+"""``paxos://`` and ``paxoss://``: leases on three or five leasehold nodes, without any database.
+
+It can't promise waiters their order of arrival, since nodes may see different ones; nor leases longer than a minute, since
+a node that crashed is silent for as long as one may last.
+
+The client is the proposer: it asks all nodes at once, and a lease is what a majority of them took in. So an acquire,
+a renewal and a release take one round trip, and any minority of the nodes may be dead, slow or cut off.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from leasehold.core.clock import SECOND
+from leasehold.core.ops import Acquire, Granted, Held, NotHeld, Release, Released, Renew, Renewed, Revoke, Unknown
+from leasehold.core.paxos.messages import Look, Scan
+from leasehold.core.paxos.proposer import Proposer
+from leasehold.errors import LeaseholdError
+from leasehold.stores.base import Capability, Guarantees
+from leasehold.stores.paxos.address import PaxosAddress
+from leasehold.stores.paxos.tasks import AcquireTask, LookTask, ReleaseTask, RenewTask, RevokeTask
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from leasehold.core.clock import Clock
+    from leasehold.core.lease import Contender, Record
+    from leasehold.core.ops import Op, Outcome
+    from leasehold.stores.base import StoreURL
+    from leasehold.stores.paxos.subscription import PaxosSubscription
+    from leasehold.stores.paxos.tasks import Task
+
+DRIFT: Final = 0.005
+PAGE: Final = 1000
+KEEP_NS: Final = 60 * SECOND
+"""How long something is known about a lease that nobody asks about any more."""
+FAR_NS: Final = 365 * 24 * 3600 * SECOND
+
+
+class Known(NamedTuple):
+    """The proposer of a lease, and when it was last of use."""
+
+    proposer: Proposer
+    at_ns: int
+
+
+class PaxosStore:
+    """Leases on one cluster."""
+
+    guarantees = Guarantees(
+        store="paxos",
+        clock="the slower of each node's CLOCK_MONOTONIC_RAW and CLOCK_BOOTTIME",
+        drift=DRIFT,
+        tokens="increase for good, as long as fewer than a majority of the disks are lost at once",
+        failover="grants and tokens survive the loss of a minority, and the restart of all",
+        waiting_order="best effort",
+        platforms="three or five leasehold nodes on Linux",
+        capabilities=(
+            Capability.CROSS_PROCESS | Capability.CROSS_HOST | Capability.DURABLE | Capability.PUSH | Capability.WATCH
+        ),
+        not_promised=(
+            "the order of waiters; leases while a majority is down, or silent after a crash for as long as its longest "
+            "lease could last"
+        ),
+        max_ttl_ns=60 * SECOND,
+    )
+
+    def __init__(self, url: StoreURL, clock: Clock) -> None:
+        from leasehold.stores.paxos.engine import Engine  # noqa: PLC0415 - needs msgspec, and what is declared doesn't
+
+        address = PaxosAddress(url)
+        self.url = address.url
+        self._address = address
+        self._clock = clock
+        self._space = f"{address.namespace}/"
+        self._engine = Engine(address, clock)
+        self._known: dict[tuple[str, str], Known] = {}
+        self._sweep_at = 1000
+        _all.add(self)
+
+    def __repr__(self) -> str:
+        return f"<PaxosStore {self.url}>"
+
+    def apply(self, ops: Sequence[Op], *, timeout: float) -> list[Outcome]:
+        """Carry out the operations: in one round trip, where they are undisputed."""
+        if not ops:
+            return []
+        now = self._clock.now()
+        tasks = [self._task(op, now) for op in ops]
+        try:
+            self._engine.run(tasks, now + int(timeout * SECOND))
+        except LeaseholdError as error:
+            return [Unknown(error)] * len(ops)
+        outcomes: list[Outcome] = [task.outcome for task in tasks]  # type: ignore[misc]
+        for op, outcome in zip(ops, outcomes, strict=True):
+            if _is_over(op, outcome):
+                self._known.pop((op.resource, op.lease_id), None)  # type: ignore[union-attr]
+        return outcomes
+
+    def read(self, resources: Sequence[str], *, timeout: float) -> list[Record | None]:
+        """Return who holds what."""
+        looks = [LookTask(Look(self._space + name), self._engine.acceptors) for name in resources]
+        self._look(looks, self._clock.now() + int(timeout * SECOND))
+        found = [look.records() for look in looks]
+        return [self._named(records[0]) if records else None for records in found]
+
+    def scan(self, prefix: str, *, timeout: float) -> Iterator[Record]:
+        """Return all live leases under the prefix."""
+        give_up = self._clock.now() + int(timeout * SECOND)
+        found: list[Record] = []
+        after: str | None = ""
+        while after is not None:
+            look = LookTask(Scan(self._space + prefix, after, PAGE), self._engine.acceptors)
+            self._look([look], give_up)
+            # Nodes cut their pages at different names: what lies beyond the first cut comes with the next page.
+            cuts = [view.records[-1].resource for view in look.views() if view.more]
+            after = min(cuts, default=None)
+            found += [record for record in look.records() if after is None or record.resource <= after]
+        return iter([self._named(record) for record in found])
+
+    def waiters(self, resource: str, *, timeout: float) -> list[Contender]:
+        """Return who waits for the resource, as long as somebody holds it."""
+        record = self.read([resource], timeout=timeout)[0]
+        return list(record.queue) if record else []
+
+    def subscribe(self, prefix: str | None = None) -> PaxosSubscription:
+        """Be told, over connections of its own."""
+        from leasehold.stores.paxos.subscription import PaxosSubscription  # noqa: PLC0415
+
+        return PaxosSubscription(self._address, self._clock, self._space, prefix, self._engine.ballots.saw)
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._engine.close()
+
+    def forget(self) -> None:
+        """In a forked child: what there is belongs to the parent."""
+        self._engine.forget()
+        self._known.clear()
+
+    def _look(self, looks: list[LookTask], give_up: int) -> None:
+        self._engine.run(looks, give_up)
+        for look in looks:
+            if isinstance(look.outcome, Unknown):
+                raise look.outcome.error
+
+    def _named(self, record: Record) -> Record:
+        """Return the record with the names that its users know."""
+        space = len(self._space)
+        parent = record.parent and (record.parent[0][space:], record.parent[1])
+        return record._replace(resource=record.resource[space:], parent=parent)
+
+    def _task(self, op: Op, now: int) -> Task:
+        space = self._space
+        if isinstance(op, Acquire):
+            wanted = Acquire(space + op.resource, *op[1:])
+            if op.parent is not None:
+                wanted = wanted._replace(parent=(space + op.parent[0], op.parent[1]))
+            return AcquireTask(self._proposer(op.resource, wanted, now))
+        if isinstance(op, Renew):
+            proposer = self._proposer(
+                op.resource, Acquire(space + op.resource, op.lease_id, "", op.ttl_ns), now, new=False
+            )
+            if not proposer.token:
+                proposer.resume(op.token, now + FAR_NS)
+            return RenewTask(proposer, op.ttl_ns)
+        if isinstance(op, Release):
+            proposer = self._proposer(op.resource, Acquire(space + op.resource, op.lease_id, "", 0), now, new=False)
+            return ReleaseTask(proposer, Release(space + op.resource, *op[1:]))
+        return RevokeTask(Revoke(space + op.resource, *op[1:]), self._engine.acceptors)
+
+    def _proposer(self, resource: str, op: Acquire, now: int, *, new: bool = True) -> Proposer:
+        """Return the proposer of a lease: the one there is, or a fresh one."""
+        key = (resource, op.lease_id)
+        known = self._known.get(key)
+        if known is None:
+            engine = self._engine
+            proposer = Proposer(op, acceptors=engine.acceptors, drift=DRIFT, ballots=engine.ballots)
+        else:
+            proposer = known.proposer
+            if new:
+                proposer.op = op
+        self._known[key] = Known(proposer, now)
+        if len(self._known) > self._sweep_at:
+            self._sweep(now)
+        return proposer
+
+    def _sweep(self, now: int) -> None:
+        """Forget what nobody asks about any more."""
+        for key, known in list(self._known.items()):
+            if max(known.at_ns, min(known.proposer.deadline_ns, now)) + KEEP_NS < now:
+                self._known.pop(key, None)
+        self._sweep_at = 2 * len(self._known) + 1000
+
+
+def _is_over(op: Op, outcome: Outcome) -> bool:
+    """Whether nothing more is to be known about a lease."""
+    if isinstance(op, Acquire):
+        return not isinstance(outcome, (Granted, Unknown)) and not (isinstance(outcome, Held) and op.queue)
+    if isinstance(op, Renew):
+        return not isinstance(outcome, (Renewed, Unknown))
+    return isinstance(op, Release) and isinstance(outcome, (Released, NotHeld))
+
+
+_all: weakref.WeakSet[PaxosStore] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for store in _all:
+        store.forget()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,294 @@
+"""One operation, or one question, on its way to its answer: what it sends, and what it makes of the verdicts.
+
+The rules are the proposer's; a task ties a proposer to a call, and says in the words of the store contract what came
+of it. None of them waits or sends: the engine does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from leasehold.core.clock import MILLISECOND
+from leasehold.core.ops import Granted, Held, Lost, NotHeld, Released, Renewed, Unknown
+from leasehold.core.paxos.ballots import majority
+from leasehold.core.paxos.merging import agreed, in_doubt
+from leasehold.core.paxos.messages import Dropped, End, Look, Nothing, Refused, Scan, Seen
+from leasehold.core.paxos.proposer import (
+    BackOff,
+    Blocked,
+    Ended,
+    Freed,
+    Kept,
+    NoAnswer,
+    Refusal,
+    Send,
+    Won,
+)
+from leasehold.errors import ConfigError, StoreUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from leasehold.core.lease import Record
+    from leasehold.core.ops import Outcome, Release, Revoke
+    from leasehold.core.paxos.messages import Item, Verdict
+    from leasehold.core.paxos.proposer import Proposer, Step
+    from leasehold.stores.paxos.calls import Call
+
+SHORTEST_PAUSE_NS: Final = 2 * MILLISECOND
+LONGEST_PAUSE_NS: Final = 64 * MILLISECOND
+
+
+class Task:
+    """What all of them share. ``outcome`` or ``error`` is set in the end."""
+
+    __slots__ = ("done", "due_ns", "number", "outcome", "tries")
+
+    def __init__(self) -> None:
+        self.outcome: object = None
+        self.done = False
+        self.number = 0
+        """Which attempt of it is under way; 0: none, it waits until ``due_ns``."""
+        self.due_ns = 0
+        """When to look at it again though nothing came."""
+        self.tries = 0
+        """How often nobody could win."""
+
+    @property
+    def resource(self) -> str:
+        """What it is about: such tasks of one call go one after the other."""
+        raise NotImplementedError
+
+    def start(self, now: int, wall_us: int) -> list[Step]:
+        """Begin, or begin again."""
+        raise NotImplementedError
+
+    def on_verdict(self, who: str, number: int, verdict: Verdict, now: int, wall_us: int) -> list[Step]:
+        """Take in what a node answered."""
+        raise NotImplementedError
+
+    def answers(self) -> int:
+        """Count the nodes that have answered the attempt under way."""
+        raise NotImplementedError
+
+    def on_timeout(self) -> list[Step]:
+        """Say what follows when nobody else answers."""
+        raise NotImplementedError
+
+    def conclude(self, step: Step, error: Callable[[], StoreUnavailable]) -> Outcome | None:
+        """Return the outcome that a step means; None: it goes on."""
+        if isinstance(step, NoAnswer):
+            return Unknown(error())
+        return None
+
+    def finish(self, outcome: object) -> None:
+        """End it."""
+        self.outcome = outcome
+        self.done = True
+
+
+class LeaseTask(Task):
+    """An operation on a lease, decided by its proposer."""
+
+    __slots__ = ("proposer", "sharing")
+
+    def __init__(self, proposer: Proposer) -> None:
+        super().__init__()
+        self.proposer = proposer
+        self.sharing: list[tuple[Call, LeaseTask]] = []
+        """Who asked the same before, and gets the same answer."""
+
+    @property
+    def resource(self) -> str:
+        """What it is about."""
+        return self.proposer.op.resource
+
+    def on_verdict(self, who: str, number: int, verdict: Verdict, now: int, wall_us: int) -> list[Step]:
+        """Take in what a node answered."""
+        return self.proposer.on_verdict(who, number, verdict, now, wall_us)
+
+    def answers(self) -> int:
+        """Count the nodes that have answered."""
+        attempt = self.proposer.attempt
+        return 0 if attempt is None else len(attempt.answers)
+
+    def on_timeout(self) -> list[Step]:
+        """Say what follows when nobody else answers."""
+        return self.proposer.on_timeout(self.number)
+
+    def conclude(self, step: Step, error: Callable[[], StoreUnavailable]) -> Outcome | None:
+        """Return the outcome that a step means; None: it goes on."""
+        if isinstance(step, Ended):
+            return Lost(step.reason, step.remaining_ns)
+        if isinstance(step, Refusal):
+            return Unknown(ConfigError(step.why))
+        return super().conclude(step, error)
+
+
+class AcquireTask(LeaseTask):
+    """Get it."""
+
+    __slots__ = ("_split",)
+
+    def __init__(self, proposer: Proposer) -> None:
+        super().__init__(proposer)
+        self._split = False
+
+    def start(self, now: int, wall_us: int) -> list[Step]:
+        """Ask; after a split vote, prepare first."""
+        if self._split and not self.proposer.token:
+            return self.proposer.again(now, wall_us)
+        return self.proposer.acquire(now, wall_us)
+
+    def conclude(self, step: Step, error: Callable[[], StoreUnavailable]) -> Outcome | None:
+        """Return the outcome that a step means."""
+        if isinstance(step, Won):
+            return Granted(step.token, step.ttl_ns)
+        if isinstance(step, Kept):
+            return Granted(self.proposer.token, step.ttl_ns)
+        if isinstance(step, Blocked):
+            return Held(step.by, step.token, step.remaining_ns, step.position)
+        self._split = isinstance(step, BackOff)
+        return super().conclude(step, error)
+
+
+class RenewTask(LeaseTask):
+    """Keep it."""
+
+    __slots__ = ("_ttl_ns",)
+
+    def __init__(self, proposer: Proposer, ttl_ns: int) -> None:
+        super().__init__(proposer)
+        self._ttl_ns = ttl_ns
+
+    def start(self, now: int, wall_us: int) -> list[Step]:  # noqa: ARG002 - a renewal needs no new number
+        """Ask."""
+        return self.proposer.renew(self._ttl_ns, now)
+
+    def conclude(self, step: Step, error: Callable[[], StoreUnavailable]) -> Outcome | None:
+        """Return the outcome that a step means."""
+        return Renewed(step.ttl_ns) if isinstance(step, Kept) else super().conclude(step, error)
+
+
+class ReleaseTask(LeaseTask):
+    """Give it back, or up."""
+
+    __slots__ = ("_op",)
+
+    def __init__(self, proposer: Proposer, op: Release) -> None:
+        super().__init__(proposer)
+        self._op = op
+
+    def start(self, now: int, wall_us: int) -> list[Step]:  # noqa: ARG002 - nor does a release
+        """Say so."""
+        return self.proposer.release(self._op, now)
+
+    def conclude(self, step: Step, error: Callable[[], StoreUnavailable]) -> Outcome | None:
+        """Return the outcome that a step means."""
+        if isinstance(step, Freed):
+            return NotHeld() if step.free_in_ns is None else Released(step.free_in_ns)
+        return super().conclude(step, error)
+
+
+class CountingTask(Task):
+    """A question whose answers are only counted."""
+
+    __slots__ = ("_asked", "_item", "_majority", "acceptors", "said")
+
+    def __init__(self, item: Item, acceptors: int) -> None:
+        super().__init__()
+        self._asked = 0
+        self._item = item
+        self._majority = majority(acceptors)
+        self.acceptors = acceptors
+        self.said: dict[str, Verdict] = {}
+
+    def start(self, now: int, wall_us: int) -> list[Step]:  # noqa: ARG002
+        """Ask."""
+        self.said.clear()
+        self._asked += 1
+        return [Send(self._asked, self._item)]
+
+    def on_verdict(self, who: str, number: int, verdict: Verdict, now: int, wall_us: int) -> list[Step]:  # noqa: ARG002
+        """Count."""
+        if number == self._asked and not self.done and who not in self.said:
+            self.said[who] = verdict
+            self.decide()
+        return []
+
+    def answers(self) -> int:
+        """Count the nodes that have answered."""
+        return len(self.said)
+
+    def decide(self) -> None:
+        """Finish, if that is enough."""
+        raise NotImplementedError
+
+
+class RevokeTask(CountingTask):
+    """End somebody's lease. It has ended when a majority won't have it renewed."""
+
+    __slots__ = ("_op",)
+
+    def __init__(self, op: Revoke, acceptors: int) -> None:
+        super().__init__(End(op), acceptors)
+        self._op = op
+
+    @property
+    def resource(self) -> str:
+        """What it is about."""
+        return self._op.resource
+
+    def decide(self) -> None:
+        """Finish, if that is enough."""
+        ended = [verdict.free_in_ns for verdict in self.said.values() if isinstance(verdict, Dropped)]
+        if len(ended) >= self._majority:
+            self.finish(Released(max(ended)))
+        elif sum(isinstance(verdict, Nothing) for verdict in self.said.values()) >= self._majority:
+            self.finish(Released(max(ended)) if ended and self._op.force else NotHeld())
+        elif any(isinstance(verdict, Refused) for verdict in self.said.values()):
+            why = next(verdict.why for verdict in self.said.values() if isinstance(verdict, Refused))
+            self.finish(Unknown(ConfigError(why)))
+
+    def on_timeout(self) -> list[Step]:
+        """Ask again: whether it has ended isn't clear."""
+        return [BackOff()] if self.answers() >= self._majority else [NoAnswer()]
+
+
+class LookTask(CountingTask):
+    """See who holds something. What only a minority shows, and no more may show, nobody holds."""
+
+    __slots__ = ()
+
+    def __init__(self, item: Look | Scan, acceptors: int) -> None:
+        super().__init__(item, acceptors)
+
+    @property
+    def resource(self) -> str:
+        """Nothing has to wait for a look."""
+        return ""
+
+    def views(self) -> list[Seen]:
+        """Return what each node shows."""
+        return [verdict for verdict in self.said.values() if isinstance(verdict, Seen)]
+
+    def decide(self) -> None:
+        """Finish, if that is enough."""
+        refused = next((verdict for verdict in self.said.values() if isinstance(verdict, Refused)), None)
+        if refused is not None:
+            self.finish(Unknown(ConfigError(refused.why)))
+            return
+        seen = [view.records for view in self.views()]
+        if len(seen) >= self._majority and not in_doubt(seen, self.acceptors):
+            self.finish(self.views())
+
+    def on_timeout(self) -> list[Step]:
+        """Make do with a majority."""
+        if self.answers() < self._majority:
+            return [NoAnswer()]
+        self.finish(self.views())
+        return []
+
+    def records(self) -> list[Record]:
+        """Return what a majority shows."""
+        return agreed([view.records for view in self.views()], self.acceptors)

@@ -1,0 +1,129 @@
+"""Draining: no more work is taken, what is in flight ends, and only then the resource is anybody else's."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from leasehold.errors import Draining as NoMoreWork
+from leasehold.errors import LeaseLost, StillWorking
+from leasehold.stores.base import Capability
+from leasehold.testing.conformance.base import PATIENCE, Case, Thread, require, until
+from leasehold.testing.faces import SyncFace
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from leasehold.runtime.tenure import Tenure
+    from leasehold.stores.base import Store
+    from leasehold.testing.faces import Face
+    from leasehold.testing.harness import Harness
+
+
+class InFlight:
+    """A piece of work in a thread, until it is told to end."""
+
+    def __init__(self, lease: Any) -> None:
+        self._may_end = threading.Event()
+        begun = threading.Event()
+
+        def work() -> None:
+            with lease.work():
+                begun.set()
+                assert self._may_end.wait(30)
+
+        self._thread = Thread(work)
+        assert begun.wait(10)
+
+    def end(self) -> None:
+        self._may_end.set()
+        self._thread.result()
+
+
+def refuses(lease: Any) -> bool:
+    """Whether the lease takes no more work."""
+    try:
+        with lease.work():
+            return False
+    except NoMoreWork:
+        return True
+
+
+class Draining(Case):
+    """Close the intake, wait for the work, release: in that order, always."""
+
+    def test_it_is_released_when_the_last_work_has_ended_and_not_before(self, face: Face, other: Face) -> None:
+        lease = face.acquire("job", ttl=30)
+        works = [InFlight(lease), InFlight(lease)]
+        drain = Thread(lambda: face.drain(lease))
+        until(lambda: refuses(lease), "the intake's closing")
+        works[0].end()
+        assert lease.held
+        assert other.try_acquire("job") is None
+        works[1].end()
+        assert drain.result() is True
+        assert other.try_acquire("job") is not None
+        assert refuses(lease)
+
+    def test_without_work_it_is_released_at_once(self, face: Face, other: Face) -> None:
+        lease = face.acquire("job", ttl=30)
+        assert face.drain(lease)
+        assert face.drain(lease) is False
+        assert other.try_acquire("job") is not None
+
+    def test_a_drain_that_takes_too_long_keeps_the_lease_and_may_be_repeated(self, face: Face, other: Face) -> None:
+        lease = face.acquire("job", ttl=30)
+        work = InFlight(lease)
+        with pytest.raises(StillWorking) as caught:
+            face.drain(lease, 0.05)
+        assert caught.value.in_flight == 1
+        assert lease.held
+        assert refuses(lease)
+        assert other.try_acquire("job") is None
+        work.end()
+        assert face.drain(lease, 10)
+        assert other.try_acquire("job") is not None
+
+    def test_a_with_that_ends_under_work_in_flight_frees_nothing_before_the_ttl(
+        self, face: Face, other: Face, lab: Harness
+    ) -> None:
+        works: list[InFlight] = []
+        leases: list[Tenure] = []
+
+        def body(lease: Tenure) -> None:
+            leases.append(lease)
+            works.append(InFlight(lease))
+
+        face.within("job", body, ttl=lab.steady)
+        assert not leases[0].held
+        assert other.try_acquire("job") is None
+        assert other.acquire("job", ttl=30, wait=PATIENCE).token > leases[0].token
+        works[0].end()
+
+    def test_a_lost_lease_takes_no_work(self, face: Face, other: Face) -> None:
+        lease: Any = face.acquire("job", ttl=30)
+        other.revoke("job", force=True)
+        assert face.wait_lost(lease, 10)
+        with pytest.raises(LeaseLost), lease.work():
+            raise AssertionError("it took work")
+        assert face.drain(lease, 10) is False
+
+    def test_what_is_handed_over_is_asked_for_when_the_work_has_ended(
+        self, face: Face, lab: Harness, store: Store
+    ) -> None:
+        require(store, Capability.HANDOVER)
+        lease = face.acquire("job", ttl=30)
+        work = InFlight(lease)
+        done: list[str] = []
+        drain = Thread(lambda: face.drain(lease, 10, to="heir", state=lambda: ",".join(done).encode()))
+        until(lambda: refuses(lease), "the intake's closing")
+        done.append("this too")
+        work.end()
+        assert drain.result()
+        heir = SyncFace(lab.url(), holder="heir")
+        try:
+            assert heir.acquire("job", ttl=30).inherited == b"this too"
+        finally:
+            heir.close()

@@ -1,0 +1,111 @@
+"""Draws a rolling restart with and without drain and handover: ``python -m tests.crossprocess.rolling_picture``."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.crossprocess.restarted import TTL
+from tests.crossprocess.rolling import WORKERS, roll
+
+if TYPE_CHECKING:
+    from tests.crossprocess.rolling import Report
+
+PICTURE = Path(__file__).parents[2] / "docs" / "pictures" / "rolling-restart.svg"
+WIDTH, LEFT, RIGHT = 960, 100, 20
+ROW, PANEL = 28, 220
+INK, FAINT, HELD, BAD = "#24292f", "#8c959f", "#2f81f7", "#d1242f"
+
+
+class Drawing:
+    """An SVG that grows."""
+
+    def __init__(self, seconds: float) -> None:
+        self._scale = (WIDTH - LEFT - RIGHT) / seconds
+        self.parts: list[str] = []
+
+    def x(self, seconds: float) -> float:
+        return LEFT + seconds * self._scale
+
+    def bar(self, start: float, end: float, y: float, height: float, paint: tuple[str, float]) -> None:
+        colour, opacity = paint
+        width = max(self.x(end) - self.x(start), 0.6)
+        self.parts.append(
+            f'<rect x="{self.x(start):.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" fill="{colour}" '
+            f'fill-opacity="{opacity:g}"/>'
+        )
+
+    def text(self, x: float, y: float, words: str, *, size: int = 12, colour: str = INK, anchor: str = "start") -> None:
+        self.parts.append(
+            f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" fill="{colour}" text-anchor="{anchor}">{words}</text>'
+        )
+
+    def mark(self, seconds: float, y: float) -> None:
+        x = self.x(seconds)
+        self.parts.append(f'<path d="M{x - 5:.1f} {y - 9:.1f}h10l-5 8z" fill="{INK}"/>')
+
+    def save(self, path: Path, height: float) -> None:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="sans-serif">\n'
+            f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>\n' + "\n".join(self.parts) + "\n</svg>\n"
+        )
+
+
+def draw(drawing: Drawing, top: float, title: str, report: Report, seconds: float) -> None:
+    """Draw one run: who held the lease when, and what was done."""
+
+    def at(host_ns: int) -> float:
+        return (host_ns - report.holds[0].start) / 1e9
+
+    drawing.text(10, top + 20, title, size=15)
+    verdict = f"{len(report.done)} units done, {len(report.lost)} lost, {len(report.twice)} done twice"
+    drawing.text(WIDTH - RIGHT, top + 20, verdict, anchor="end", colour=BAD if report.lost or report.twice else INK)
+    rows = top + 56
+    for second in range(int(seconds) + 1):
+        drawing.bar(second, second, rows - 14, 4 * ROW + 26, (FAINT, 0.4))
+        drawing.text(drawing.x(second), rows + 4 * ROW + 26, f"{second} s", size=11, colour=FAINT, anchor="middle")
+    drawing.text(10, rows - 18, "no holder for", size=11, colour=BAD)
+    for number, name in enumerate(WORKERS):
+        y = rows + number * ROW
+        drawing.text(10, y + 13, name)
+        drawing.bar(0, seconds, y + 16, 1, (FAINT, 0.5))
+        for hold in report.holds:
+            if hold.by == name:
+                drawing.bar(at(hold.start), at(hold.end), y, 16, (HELD, 1))
+        for who, when in report.restarts:
+            if who == name:
+                drawing.mark(at(when), y)
+    drawing.text(10, rows + 3 * ROW + 13, "units done")
+    seen: set[int] = set()
+    for when, unit, _ in report.done:
+        again = unit in seen
+        seen.add(unit)
+        drawing.bar(at(when), at(when), rows + 3 * ROW, 16, (BAD, 1) if again else (INK, 0.35))
+    for earlier, later in zip(report.holds, report.holds[1:], strict=False):
+        start, end = at(earlier.end), at(later.start)
+        drawing.bar(start, end, rows - 14, 4 * ROW + 12, (BAD, 0.12))
+        label = f"{1000 * (end - start):.0f} ms"
+        drawing.text(drawing.x((start + end) / 2), rows - 18, label, size=11, colour=BAD, anchor="middle")
+
+
+def main() -> None:
+    reports = []
+    for drain in (False, True):
+        with tempfile.TemporaryDirectory(prefix="leasehold-rolling-") as folder:
+            report = roll(f"sqlite:///{folder}/leases.db", Path(folder), drain=drain, cycles=1, pause=0.8)
+            sys.stdout.write(f"{report}\n")
+            reports.append(report)
+    seconds = max((report.done[-1][0] - report.holds[0].start) / 1e9 for report in reports)
+    drawing = Drawing(seconds)
+    draw(drawing, 0, f"SIGTERM ends the worker; its lease ends with the TTL of {TTL:g} s", reports[0], seconds)
+    draw(drawing, PANEL, "On SIGTERM: drain, then hand over to who waits", reports[1], seconds)
+    drawing.mark(0, 2 * PANEL + 14)
+    drawing.text(LEFT + 12, 2 * PANEL + 14, "SIGTERM, and a new process", size=11, colour=FAINT)
+    drawing.save(PICTURE, 2 * PANEL + 26)
+
+
+if __name__ == "__main__":
+    main()

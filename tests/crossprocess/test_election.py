@@ -1,0 +1,71 @@
+"""Five candidates on each store, and their leaders killed, stopped beyond the TTL, or made to resign.
+
+The short runs are for every day; ``make chaos`` has the long ones, which are about time, too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import statistics
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.crossprocess.election import Field, hold_election, judge
+from tests.crossprocess.stalls import Stalls
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.crossprocess.election import Report
+
+TTL = 1.0
+LATE = 0.2
+MUCH_LATE = 2.0
+"""What a busy machine may add in a run that isn't about time."""
+
+
+def check(report: Report, rounds: int) -> None:
+    assert report.terms > rounds
+    assert report.overlaps == []
+    assert report.out_of_order == 0
+    assert report.writes > report.terms
+    assert report.refused >= len(report.leaderless["stop"]) - 1  # the last one may not have come to it
+
+
+@pytest.mark.heavy
+def test_there_is_never_more_than_one_leader_and_soon_another(url: str, tmp_path: Path) -> None:
+    report = hold_election(url, tmp_path, rounds=10, ttl=TTL, seed=3)
+    check(report, 10)
+    for times in report.leaderless.values():
+        assert max(times) < TTL + MUCH_LATE
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(1800)
+def test_two_hundred_rounds(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report = hold_election(url, tmp_path, rounds=200, ttl=TTL, seed=11)
+    with capsys.disabled():
+        sys.stdout.write(f"\n{url.partition(':')[0]}: {report}\n")
+    check(report, 200)
+    assert max(report.own("kill")) <= TTL + LATE
+    if url.startswith("redis"):
+        assert statistics.median(report.leaderless["resign"]) < 0.01
+
+
+def test_two_leaders_at_once_and_a_late_write_would_be_seen(tmp_path: Path) -> None:
+    Field("memory://", tmp_path, TTL)
+    notes = [
+        {"what": "elected", "at": 100, "by": "a", "token": 1},
+        {"what": "believes", "at": 110, "by": "a", "token": 1, "until": 300},
+        {"what": "elected", "at": 299, "by": "b", "token": 2},
+    ]
+    (tmp_path / "a.log").write_text("".join(json.dumps(note) + "\n" for note in notes))
+    with contextlib.closing(Field.writes(tmp_path)) as db:
+        db.executemany("INSERT INTO writes (token, at) VALUES (?, 0)", [(1,), (2,), (1,)])
+    report = judge(tmp_path, [("kill", 1, 200)], Stalls())
+    assert len(report.overlaps) == 1
+    assert report.out_of_order == 1
+    assert report.leaderless == {"kill": [99e-9]}

@@ -1,0 +1,41 @@
+"""Three workers under load are restarted one after the other. ``make chaos`` has the long runs."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.crossprocess.restarted import TTL
+from tests.crossprocess.rolling import roll
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.heavy
+def test_no_unit_is_lost_or_done_twice_and_nobody_waits_for_the_ttl(url: str, tmp_path: Path) -> None:
+    report = roll(url, tmp_path, drain=True, cycles=1)
+    assert len(report.restarts) == 3
+    assert len(report.gaps) == 3
+    assert (report.lost, report.twice) == ([], [])
+    assert max(report.gaps) < TTL / 2
+
+
+@pytest.mark.heavy
+def test_without_a_drain_work_is_done_twice_and_the_ttl_is_waited_for(tmp_path: Path) -> None:
+    report = roll(f"sqlite:///{tmp_path}/leases.db", tmp_path, drain=False, cycles=2)
+    assert report.twice
+    assert max(report.gaps) > TTL / 2
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(1800)
+def test_a_hundred_restarts(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report = roll(url, tmp_path, drain=True, cycles=34)
+    with capsys.disabled():
+        sys.stdout.write(f"\n{url.partition(':')[0]}: {report}\n")
+    assert len(report.gaps) >= 100
+    assert (report.lost, report.twice) == ([], [])
+    assert sorted(report.own_gaps)[98] < 0.1

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from leasehold import Client, ConfigError, drain_on_sigterm
+from leasehold.testing.conformance.base import Thread
+
+ROOT = Path(__file__).parents[2]
+
+
+def start(url: str, face: str, mode: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "tests.patterns.sigterm_program", url, face, mode]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize("face", ["sync", "async"])
+def test_the_work_in_flight_ends_then_the_lease_is_handed_over_and_then_the_program_ends(
+    face: str, tmp_path: Path
+) -> None:
+    url = f"sqlite:///{tmp_path}/leases.db"
+    with start(url, face, "works") as process, Client(url, holder="heir") as heir:
+        assert process.stdout
+        assert process.stdout.readline() == "working\n"
+        waiting = Thread(lambda: heir.acquire("one", 2))
+        process.terminate()
+        process.terminate()
+        assert process.stdout.readline() == "done\n"
+        lease = waiting.result()
+        assert lease.inherited == b"from one"
+        assert heir.acquire("two", 2, 0).inherited == b"from one"
+        assert process.stdout.readline() == "ended\n"
+        assert process.wait(20) == 0
+
+
+@pytest.mark.parametrize("face", ["sync", "async"])
+def test_a_body_that_waits_for_something_else_is_told(face: str, tmp_path: Path) -> None:
+    with start(f"sqlite:///{tmp_path}/leases.db", face, "waits") as process:
+        assert process.stdout
+        assert process.stdout.readline() == "working\n"
+        process.terminate()
+        assert process.stdout.readline() == "ended\n"
+        assert process.wait(20) == 0
+
+
+def test_without_a_signal_nothing_happens_and_the_handler_is_as_before() -> None:
+    import signal
+
+    before = signal.getsignal(signal.SIGTERM)
+    with Client("memory://sigterm") as client, client.acquire("x", 30) as lease:
+        with drain_on_sigterm(lease):
+            assert signal.getsignal(signal.SIGTERM) is not before
+        assert signal.getsignal(signal.SIGTERM) is before
+        assert lease.held
+        with lease.work():
+            pass
+
+
+def test_it_is_for_the_main_thread_and_for_some_lease() -> None:
+    with pytest.raises(ConfigError, match="which leases"):
+        drain_on_sigterm()
+    with Client("memory://sigterm") as client, client.acquire("x", 30) as lease:
+
+        def enter() -> None:
+            with drain_on_sigterm(lease):
+                pass
+
+        with pytest.raises(ConfigError, match="main thread"):
+            Thread(enter).result()

@@ -1,0 +1,167 @@
+"""Nodes that die, stand still, lose their disks or are cut off: never two holders, tokens that only rise."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from leasehold import Client
+from leasehold.core.ops import Acquire, Granted
+from leasehold.errors import StoreUnavailable
+from leasehold.runtime.clock import SYSTEM
+from leasehold.stores.registry import open_store
+from leasehold.testing.conformance.base import PATIENCE, new_id, ns, taken, until
+from tests.servers.paxos import PaxosCluster, paxos_cluster, paxos_cluster_with_island
+from tests.servers.tunnel import Tunnel
+from tests.stores.paxos.load import Load
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.heavy
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[PaxosCluster]:
+    """Leases last for 2 s at most, so that nobody is silent for long."""
+    with paxos_cluster(3, "--max-ttl", "2s") as cluster:
+        yield cluster
+
+
+def test_a_minority_that_crashes_and_comes_back_costs_nobody_anything(cluster: PaxosCluster) -> None:
+    with Load(f"{cluster.url}?namespace=crash") as load:
+        for node in cluster.nodes:
+            node.kill()
+            load.goes_on()
+            cluster.start(node, wait=False)
+            node.wait("silent", "serving")
+            load.goes_on()
+            node.wait()
+        load.goes_on()
+    assert load.check() > 6
+
+
+def test_a_minority_that_stands_still_and_goes_on(cluster: PaxosCluster) -> None:
+    with Load(f"{cluster.url}?namespace=still") as load:
+        for node in cluster.nodes:
+            node.stop()
+            load.goes_on()
+            node.go_on()
+            load.goes_on()
+    load.check()
+
+
+def test_all_nodes_restarted_one_after_the_other(cluster: PaxosCluster) -> None:
+    """As an update does. Nobody is silent, and who holds something goes on holding it."""
+    with Client(f"{cluster.url}?namespace=rolling-holder") as client, Load(f"{cluster.url}?namespace=rolling") as load:
+        lease = client.acquire("job", ttl=2)
+        for node in cluster.nodes:
+            assert node.shut_down() == 0
+            cluster.start(node)
+            load.goes_on()
+            assert '"state": "serving", "acceptors": 3' in node.log().splitlines()[-1]
+        lease.check()
+        lease.release()
+    load.check()
+
+
+def test_all_nodes_crash_at_once(cluster: PaxosCluster) -> None:
+    with Load(f"{cluster.url}?namespace=all") as load:
+        for _ in range(2):
+            for node in cluster.nodes:
+                node.kill()
+            cluster.start()
+            load.goes_on()
+    load.check()
+
+
+def test_all_nodes_shut_down_at_once(cluster: PaxosCluster) -> None:
+    """Nobody is silent afterwards, and tokens go on."""
+    store = open_store(f"{cluster.url}?namespace=shutdown", SYSTEM)
+    granted = taken(store, "job", 2.0)
+    for node in cluster.nodes:
+        node.shut_down()
+    cluster.start()
+    assert all('"state": "serving"' in node.log().splitlines()[-1] for node in cluster.nodes)
+    again: list[Granted] = []
+
+    def acquired() -> bool:
+        outcome = store.apply([Acquire("job", new_id(), "rival", ns(0.5))], timeout=1)[0]
+        again.extend([outcome] if isinstance(outcome, Granted) else [])
+        return bool(again)
+
+    until(acquired, "the expiry")
+    assert again[0].token > granted.token
+    store.close()
+
+
+def test_a_node_that_lost_its_disk_learns_from_the_others(cluster: PaxosCluster) -> None:
+    with Load(f"{cluster.url}?namespace=disk") as load:
+        for node in cluster.nodes[:2]:
+            node.kill()
+            shutil.rmtree(node.data)
+            cluster.start(node, wait=False)
+            node.wait("silent")
+            node.wait()
+            load.goes_on()
+    load.check()
+    assert '"event": "seeded"' in cluster.nodes[0].log()
+
+
+def test_a_holder_that_is_cut_off_from_a_majority_stops_in_time(cluster: PaxosCluster) -> None:
+    with contextlib.ExitStack() as stack:
+        tunnels = [stack.enter_context(Tunnel(node.port)) for node in cluster.nodes]
+        mine = f"paxos://{','.join(f'127.0.0.1:{tunnel.port}' for tunnel in tunnels)}?namespace=cut"
+        holder = stack.enter_context(Client(mine, timeout=1))
+        rival = stack.enter_context(Client(f"{cluster.url}?namespace=cut", timeout=2))
+        lease = holder.acquire("job", ttl=2)
+        tunnels[0].swallow()
+        before = SYSTEM.now()
+        lease.renew()
+        other = holder.acquire("other", ttl=2)
+        assert SYSTEM.now() - before < ns(1), "one that is cut off was waited for"
+        other.release()
+        tunnels[1].swallow()
+        newer = rival.acquire("job", ttl=2, wait=PATIENCE)
+        assert lease.remaining <= 0
+        assert newer.token > lease.token
+        with pytest.raises(StoreUnavailable):
+            holder.try_acquire("other", ttl=2)
+        newer.release()
+        for tunnel in tunnels[:2]:
+            tunnel.mend()
+        until(lambda: _acquired(holder), "the way back")
+
+
+def test_a_node_that_is_cut_off_by_its_network_costs_nobody_anything() -> None:
+    """No connection is refused or reset: packets go nowhere."""
+    with paxos_cluster_with_island("--max-ttl", "2s") as (cluster, island):
+        with Load(f"{cluster.url}?namespace=island") as load:
+            for _ in range(2):
+                with island.cut_off():
+                    load.goes_on()
+                load.goes_on()
+        load.check()
+
+
+def test_two_of_five_may_die() -> None:
+    with paxos_cluster(5, "--max-ttl", "2s") as cluster, Load(f"{cluster.url}?namespace=five") as load:
+        cluster.nodes[0].kill()
+        cluster.nodes[1].stop()
+        load.goes_on()
+        cluster.start(cluster.nodes[0])
+        cluster.nodes[1].go_on()
+        cluster.nodes[2].kill()
+        cluster.nodes[3].stop()
+        load.goes_on()
+        cluster.nodes[3].go_on()
+    load.check()
+
+
+def _acquired(client: Client) -> bool:
+    with contextlib.suppress(StoreUnavailable), client.acquire("job", ttl=2, wait=2):
+        return True
+    return False

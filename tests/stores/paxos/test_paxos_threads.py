@@ -1,0 +1,130 @@
+"""Many threads on one store, and its end while they wait."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from leasehold import Client
+from leasehold.core.ops import Acquire, Granted, Held, Release, Unknown
+from leasehold.errors import StoreUnavailable
+from leasehold.runtime.clock import SYSTEM
+from leasehold.stores.registry import open_store
+from leasehold.testing.conformance.base import PATIENCE, Thread, new_id, ns, taken, until
+from tests.servers.paxos import PaxosCluster, paxos_cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from leasehold.stores.base import Store
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[PaxosCluster]:
+    with paxos_cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def store(cluster: PaxosCluster, request: pytest.FixtureRequest) -> Iterator[Store]:
+    store = open_store(f"{cluster.url}?namespace={request.node.name[:60].replace('[', '.').replace(']', '')}", SYSTEM)
+    yield store
+    store.close()
+
+
+def test_forty_threads_each_with_a_resource_of_its_own(store: Store) -> None:
+    def work(number: int) -> None:
+        for _ in range(10):
+            lease_id = new_id()
+            taken(store, f"job/{number}", 30, lease_id)
+            assert store.read([f"job/{number}"], timeout=PATIENCE)[0] is not None
+            (released,) = store.apply([Release(f"job/{number}", lease_id)], timeout=PATIENCE)
+            assert not isinstance(released, Unknown)
+
+    for thread in [Thread(lambda number=number: work(number)) for number in range(40)]:  # type: ignore[misc]
+        thread.result(60)
+
+
+def test_forty_threads_and_one_resource(store: Store) -> None:
+    """Without a queue: most find it held, one at a time has it, and a split vote comes to an end."""
+    inside = threading.Lock()
+    tokens: list[int] = []
+
+    def work() -> None:
+        for _ in range(5):
+            lease_id = new_id()
+            (outcome,) = store.apply([Acquire("job", lease_id, "h", ns(30))], timeout=PATIENCE)
+            if isinstance(outcome, Granted):
+                assert inside.acquire(blocking=False), "two holders at once"
+                tokens.append(outcome.token)
+                inside.release()
+                store.apply([Release("job", lease_id)], timeout=PATIENCE)
+            else:
+                assert isinstance(outcome, Held), outcome
+
+    for thread in [Thread(work) for _ in range(40)]:
+        thread.result(60)
+    assert tokens == sorted(set(tokens))
+    assert tokens
+
+
+def test_contenders_with_stores_of_their_own_settle_a_split_vote(cluster: PaxosCluster) -> None:
+    clients = [Client(f"{cluster.url}?namespace=split") for _ in range(5)]
+    start = threading.Barrier(len(clients))
+
+    def work(client: Client) -> int:
+        with client:
+            client.get("job")
+            start.wait(30)
+            return sum(client.try_acquire("job", ttl=30) is not None for _ in range(3))
+
+    won = [thread.result(60) for thread in [Thread(lambda c=client: work(c)) for client in clients]]  # type: ignore[misc]
+    assert sum(won) >= 1
+
+
+def test_closing_ends_the_calls_that_wait(cluster: PaxosCluster, store: Store) -> None:
+    taken(store, "warm", 5)
+    with cluster.standing_still():
+        calls = [Thread(lambda: store.apply([Acquire("job", new_id(), "h", ns(5))], timeout=60)) for _ in range(6)]
+        until(lambda: len(store._engine._followers) >= 5, "the calls")  # type: ignore[attr-defined]
+        store.close()
+        for call in calls:
+            assert isinstance(call.result()[0], Unknown)
+    with pytest.raises(StoreUnavailable):
+        store.read(["job"], timeout=1)
+
+
+def test_a_closed_store_leaves_nothing_open(cluster: PaxosCluster) -> None:
+    def descriptors() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    def once() -> None:
+        with Client(f"{cluster.url}?namespace=closing") as client:
+            client.acquire("job", ttl=5).release()
+
+    once()
+    before = descriptors()
+    for _ in range(5):
+        once()
+    until(lambda: descriptors() <= before, "the end of the connections")
+
+
+def test_a_scan_of_many_pages(store: Store) -> None:
+    ids = [new_id() for _ in range(2500)]
+    for start in range(0, 2500, 500):
+        ops = [Acquire(f"many/{n:05}", ids[n], "h", ns(60)) for n in range(start, start + 500)]
+        assert all(isinstance(outcome, Granted) for outcome in store.apply(ops, timeout=PATIENCE))
+    names = [record.resource for record in store.scan("many/", timeout=PATIENCE)]
+    assert names == [f"many/{n:05}" for n in range(2500)]
+    assert len(list(store.scan("many/0001", timeout=PATIENCE))) == 10
+    for start in range(0, 2500, 500):
+        store.apply([Release(f"many/{n:05}", ids[n]) for n in range(start, start + 500)], timeout=PATIENCE)
+
+
+def test_a_ttl_that_is_too_long_is_refused_with_the_numbers(store: Store) -> None:
+    (outcome,) = store.apply([Acquire("job", new_id(), "h", ns(61))], timeout=PATIENCE)
+    assert isinstance(outcome, Unknown)
+    assert str(outcome.error) == "the TTL is 61 s, and 60 s are the most here"
