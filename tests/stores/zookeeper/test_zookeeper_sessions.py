@@ -205,3 +205,11 @@ def test_whoever_is_overtaken_does_not_take_its_turn_without_a_look(opened: Call
         taken(here, "job", 10, high, queue=True, priority=1)
     finally:
         subscription.close()
+
+
+def test_what_rides_on_a_lease_is_held_towards_other_clients_too(opened: Callable[[], ZooKeeperStore]) -> None:
+    here, there = opened(), opened()
+    token = taken(here, "top", 10).token
+    taken(here, "part", 0, parent=("top", token))
+    assert isinstance(take(there, "part", 10), Held)
+    assert isinstance(take(there, "part", 10, queue=True), Held)

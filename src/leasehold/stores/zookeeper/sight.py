@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from leasehold.stores.zookeeper.session import Session
 
 
+AS_LONG_AS_ITS_PARENT_NS = SECOND
+"""What is said of another client's lease that has no time of its own: while its node is there, it is held."""
+
+
 class Seen(NamedTuple):
     """A lease's node."""
 
@@ -153,7 +157,7 @@ def closed_for_ns(desk: Desk, lease: Seen, now: int) -> int:
     holding = own_holding(desk, lease)
     if holding is not None:
         return max(0, holding.free_ns() - now)
-    return int(lease.node["closed"]) if lease.is_closed else lease.ttl_ns
+    return int(lease.node["closed"]) if lease.is_closed else lease.ttl_ns or AS_LONG_AS_ITS_PARENT_NS
 
 
 def held_for_ns(desk: Desk, lease: Seen, now: int) -> int:
@@ -163,7 +167,7 @@ def held_for_ns(desk: Desk, lease: Seen, now: int) -> int:
     holding = own_holding(desk, lease)
     if holding is not None:
         return max(0, holding.until_ns() - now) if holding.ended is None else 0
-    return lease.ttl_ns or SECOND
+    return lease.ttl_ns or AS_LONG_AS_ITS_PARENT_NS
 
 
 def parent_is_gone(desk: Desk, session: Session, lease: Seen) -> Generator[list[Any], list[Any], bool]:
