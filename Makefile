@@ -31,7 +31,7 @@ variants: $(READY) ## all cases on other deployments of the stores: Sentinel, Cl
 	@tests/install-packages
 	$(BIN)/python -m pytest -n 6 --dist loadfile -m variant
 
-proof: $(READY)  ## the long proofs in full: ten times as many examples and interleavings as in 'test'
+proof: $(READY)  ## the long proofs in full: twenty times as many examples and interleavings as in 'test'
 	@tests/install-packages
 	LEASEHOLD_SCALE=1 $(BIN)/python -m pytest -n 2 --dist loadfile -m heavy
 
