@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 K = TypeVar("K")
 
 NEVER = 1 << 63
+AWAKE = -1 << 63
+"""Before any time at which something may be due: also before the deadline of what is lost, which is -1."""
 AGAIN_NS = SECOND // 10
 LONGEST_SLEEP_NS = SECOND // 2
 """A thread's timer stands still during suspend; this bounds how late it is after the machine wakes up."""
@@ -89,7 +91,7 @@ class Agenda(Generic[K]):
             with self._lock:
                 if self._closed:
                     return
-                self._wake_at = 0  # it is awake, and looks for new entries before it sleeps again
+                self._wake_at = AWAKE  # it is awake, and looks for new entries before it sleeps again
                 self._sort_in()
                 now = self._clock.now()
                 due = self._schedule.next_due()
