@@ -181,11 +181,10 @@ class Limits(Case):
     def test_a_lock_delay_keeps_others_out_after_the_expiry(self, face: Face, other: Face, lab: Harness) -> None:
         lease = face.acquire("job", ttl=lab.ttl, max_hold=lab.ttl, lock_delay=lab.steady)
         assert face.wait_lost(lease, PATIENCE)
-        until(lambda: other.get("job") is None, "the expiry")
-        expired = SYSTEM.now()
+        lost = SYSTEM.now()  # others may see it for longer: some stores don't tell an expiry from a delay
         assert other.try_acquire("job", ttl=30) is None
         assert other.acquire("job", ttl=30, wait=PATIENCE).token > lease.token
-        assert SYSTEM.now() - expired > ns(lab.steady / 2)
+        assert SYSTEM.now() - lost > ns(lab.steady / 2)
 
     def test_the_options_reach_the_store(self, face: Face, store: Store) -> None:
         wishes = {"soft": 9, "lock_delay": 2, "hold_at_least": 1}
