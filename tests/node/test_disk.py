@@ -123,3 +123,17 @@ def test_the_scribe_writes_the_highest_of_all_that_waits(tmp_path: Path) -> None
     assert MarkFile(str(tmp_path / "mark")).read() == done[-1]
     assert max(durable.span_ns for durable in done) == 100
     mark.close()
+
+
+def test_what_was_written_is_never_lowered_by_who_asks_for_less(tmp_path: Path) -> None:
+    """As a grant of a short TTL does that comes while the mark of a long one is being synced."""
+    mark = MarkFile(str(tmp_path / "mark"))
+    done: list[Durable] = []
+    scribe = Scribe(mark, done.append, lambda error: pytest.fail(str(error)))
+    scribe.write(Durable(5000, 60))
+    until(lambda: bool(done), "the first write")
+    scribe.write(Durable(200, 5))
+    until(lambda: len(done) == 2, "the second write")
+    scribe.close()
+    mark.close()
+    assert MarkFile(str(tmp_path / "mark")).read() == Durable(5000, 60)

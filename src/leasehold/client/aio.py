@@ -147,17 +147,18 @@ class AsyncLease(Tenure):
     async def _give_back(self, now: int, *, raising: bool, release: Release | None = None) -> bool:
         if release is None:
             release = Release(self._op.resource, self._op.lease_id)
+        at_work = not raising and self._is_at_work()
         # Stop believing and renewing first: a late renewal must not follow the release.
         self._advance(RELEASED, now)
-        if not self._to_give_back() or (self._is_at_work() and not raising):
+        if at_work or not self._to_give_back():
             return False
         try:
             outcome, _ = await _call(self._engine, release)
         except BaseException:
-            self._engine.keeper.dispose(release, self._timing.ttl_ns)
+            self._leave_to_disposer(release)
             raise
         if isinstance(outcome, Unknown):
-            self._engine.keeper.dispose(release, self._timing.ttl_ns)
+            self._leave_to_disposer(release)
             if raising:
                 raise outcome.error
             return False
@@ -382,11 +383,11 @@ class AsyncClient(BaseClient):
             while asking := [place for place in places if place._open]:
                 again_ns = await self._ask(asking)
                 if again_ns != FOR_EVER_NS:
-                    await self._pause(asking, again_ns)
+                    await self._pause([place for place in asking if place._open], again_ns)
+            return {place.resource: place.lease for place in places if place.lease is not None}
         except BaseException:
             give_up(places)
             raise
-        return {place.resource: place.lease for place in places if place.lease is not None}
 
     async def release_each(self, leases: Iterable[AsyncLease]) -> None:
         """Give several back, in one batch. What gets no answer is given back in the background."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leasehold.client.options import TermsBook, check_holder, positive_ns
+from leasehold.client.options import TermsBook, check_holder, check_renewal, positive_ns
 from leasehold.client.terms import default_url
 from leasehold.core.ops import Held, Loss
 from leasehold.core.timing import MAX_TTL_NS, Renewal
@@ -38,8 +38,9 @@ class BaseClient:
             raise ConfigError(
                 f"a client takes a URL, an open store or an SQLAlchemy engine, not {type(where).__name__}"
             )
+        strategy = check_renewal(renewal)
         self._engine = self._start(where, check_holder(holder), seconds)
-        self._terms = TermsBook(self._engine.store.guarantees, renewal)
+        self._terms = TermsBook(self._engine.store.guarantees, strategy)
 
     def _start(self, where: str | Store, holder: str | None, timeout: float) -> Engine:
         return Engine(where, holder=holder, timeout=timeout)

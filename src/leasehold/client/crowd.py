@@ -59,6 +59,9 @@ def check_places(places: Sequence[BasePlace]) -> None:
     """Refuse to wait for nothing."""
     if not places:
         raise ConfigError("there is no place to wait at")
+    for place in places:
+        if place.lease is None:
+            place._require_open()
 
 
 def granted(places: Sequence[BasePlace]) -> Any:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from leasehold.client.terms import make_claim
 from leasehold.core.claim import Take, held_error
-from leasehold.core.ops import Granted, Held, Lost, Renew, Renewed, Unknown
+from leasehold.core.ops import Granted, Held, Loss, Lost, Renew, Renewed, Unknown
 from leasehold.errors import ConfigError, LeaseLost
 from leasehold.stores.base import Transactional
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class BaseGrant:
     """What the transaction will grant: see `Grant` and `AsyncGrant`."""
 
-    __slots__ = ("_engine", "_inherited", "_lease", "_op", "_terms", "token")
+    __slots__ = ("_engine", "_generation", "_inherited", "_lease", "_op", "_terms", "token")
 
     token: int
     """The fencing token. Writes of the same transaction may carry it already."""
@@ -37,6 +37,7 @@ class BaseGrant:
             raise outcome.error
         assert isinstance(outcome, Granted), f"no answer to a new request: {outcome}"
         self._engine = engine
+        self._generation = engine.generation
         self._op = op
         self._terms = terms
         self.token = outcome.token
@@ -52,6 +53,8 @@ class BaseGrant:
         return f"<{type(self).__name__} {self.resource!r} token={self.token} to be confirmed after the commit>"
 
     def _renewal(self) -> Renew:
+        if self._generation != self._engine.generation:
+            raise LeaseLost(self.resource, token=self.token, reason=str(Loss.FORKED))
         return Renew(self._op.resource, self._op.lease_id, self.token, self._op.ttl_ns)
 
     def _confirmed(self, outcome: Outcome, sent_ns: int) -> Take:

@@ -23,11 +23,12 @@ if TYPE_CHECKING:
 class BasePlace:
     """What both kinds of places have in common: see `Place` and `AsyncPlace`."""
 
-    __slots__ = ("_claim", "_client", "_engine", "_lease", "_open", "_terms")
+    __slots__ = ("_claim", "_client", "_engine", "_generation", "_lease", "_open", "_terms")
 
     def __init__(self, client: Any, claim: Claim, terms: Terms) -> None:
         self._client = client
         self._engine: Engine = client._engine
+        self._generation: int = self._engine.generation
         self._claim = claim
         self._terms = terms
         self._lease: Any = None  # of the kind that the face has, once granted
@@ -53,7 +54,8 @@ class BasePlace:
         """Give the place up. A lease that has been granted stays as it is."""
         if self._open:
             self._open = False
-            drop_claim(self._engine, self._claim)
+            if self._is_ours():
+                drop_claim(self._engine, self._claim)
 
     def __repr__(self) -> str:
         state = "granted" if self._lease is not None else f"{self.position} before" if self._open else "given up"
@@ -62,9 +64,20 @@ class BasePlace:
     def _until(self, timeout: Duration | None) -> int:
         """Return until when to wait, if there is something to wait for."""
         self._engine.require_open()
+        self._require_open()
+        return FOR_EVER_NS if timeout is None else self._engine.clock.now() + check_wait(timeout)
+
+    def _require_open(self) -> None:
         if not self._open:
             raise ConfigError(f"the place in the queue for {self.resource!r} was given up")
-        return FOR_EVER_NS if timeout is None else self._engine.clock.now() + check_wait(timeout)
+        if not self._is_ours():
+            raise ConfigError(
+                f"the place in the queue for {self.resource!r} is that of the process we were forked from"
+            )
+
+    def _is_ours(self) -> bool:
+        """Whether this process made it; after a fork, it is the parent's."""
+        return bool(self._generation == self._engine.generation)
 
     def _hear(self, outcome: Outcome, sent_ns: int, hold: Callable[..., Any]) -> int:
         """Take the answer to our request, and return when to ask again."""
@@ -95,7 +108,7 @@ def give_up(places: Iterable[BasePlace]) -> None:
     """Leave nothing behind of places that were asked for together."""
     for place in places:
         place.leave()
-        if place.lease is not None:
+        if place.lease is not None and place._is_ours():
             place._engine.abandon(place.lease, Loss.RELEASED)
 
 

@@ -133,17 +133,21 @@ class Lease(Tenure):
         engine = self._engine
         if release is None:
             release = Release(self._op.resource, self._op.lease_id)
+        at_work = not raising and self._is_at_work()
         try:
             # Stop believing and renewing first: a late renewal must not follow the release.
             self._advance(RELEASED, now)
-            if not self._to_give_back() or (self._is_at_work() and not raising):
+            if at_work or not self._to_give_back():
                 return False
             outcome = engine.store.apply([release], timeout=engine.timeout)[0]
         except BaseException:
-            engine.abandon(self, Loss.RELEASED)
+            self._advance(RELEASED, now)
+            engine.forget(self)
+            if not at_work:
+                self._leave_to_disposer(release)
             raise
         if isinstance(outcome, Unknown):
-            engine.keeper.dispose(release, self._timing.ttl_ns)
+            self._leave_to_disposer(release)
             if raising:
                 raise outcome.error
             return False
@@ -327,11 +331,11 @@ class Client(BaseClient):
             while asking := [place for place in places if place._open]:
                 again_ns = self._ask(asking)
                 if again_ns != FOR_EVER_NS:
-                    self._pause(asking, again_ns)
+                    self._pause([place for place in asking if place._open], again_ns)
+            return {place.resource: place.lease for place in places if place.lease is not None}
         except BaseException:
             give_up(places)
             raise
-        return {place.resource: place.lease for place in places if place.lease is not None}
 
     def release_each(self, leases: Iterable[Lease]) -> None:
         """Give several back, in one batch. What gets no answer is given back in the background."""

@@ -21,6 +21,8 @@ class Scribe:
         self._mark = mark
         self._done = done
         self._failed = failed
+        self._asked = Durable(0, 0)
+        """The most of all that was ever asked for. What is written later is never less, whoever asks for it."""
         self._wanted: Durable | None = None
         self._closed = False
         self._changed = threading.Condition()
@@ -30,8 +32,9 @@ class Scribe:
     def write(self, durable: Durable) -> None:
         """Have this written soon; never lower than what was asked for before."""
         with self._changed:
-            wanted = self._wanted or durable
-            self._wanted = Durable(max(wanted.high_water, durable.high_water), max(wanted.span_ns, durable.span_ns))
+            asked = self._asked
+            self._asked = Durable(max(asked.high_water, durable.high_water), max(asked.span_ns, durable.span_ns))
+            self._wanted = self._asked
             self._changed.notify()
 
     def close(self) -> None:

@@ -34,7 +34,7 @@ async def seed(service: Service) -> None:
     heard: list[str] = []
     while True:
         peers = service.settings.peers.items()
-        answers = await asyncio.gather(*(asyncio.to_thread(_ask, service, place) for _, place in peers))
+        answers = await asyncio.gather(*(asyncio.to_thread(_ask, service, name, place) for name, place in peers))
         for (name, _), high_water in zip(peers, answers, strict=True):
             if high_water is None:
                 continue
@@ -50,11 +50,15 @@ async def seed(service: Service) -> None:
         await asyncio.sleep(PAUSE)
 
 
-def _ask(service: Service, place: Place) -> int | None:
+def _ask(service: Service, name: str, place: Place) -> int | None:
     settings = service.settings
     try:
         link = connect(place, settings.secret, settings.peer_tls, PATIENCE)
     except LeaseholdError:
+        return None
+    if link.acceptor != name or link.acceptors != settings.acceptors:
+        link.close()
+        log("a peer is not the node that it should be", level="error", peer=name, found=link.acceptor)
         return None
     try:
         answer = ask(link, frames.AskSeed(1), PATIENCE)

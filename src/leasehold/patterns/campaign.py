@@ -168,8 +168,8 @@ class Observation:
     def __next__(self) -> Leader | None:
         """Wait for the next change."""
         if not self._begun:
-            self._begun = True
             self._leaders.begin(Leader.of(self._client.get(self._name)))
+            self._begun = True
             return self._leaders.leader
         while not self._leaders.changes(next(self._watch)):
             pass

@@ -156,8 +156,8 @@ class AsyncObservation:
     async def __anext__(self) -> Leader | None:
         """Wait for the next change."""
         if not self._begun:
-            self._begun = True
             self._leaders.begin(Leader.of(await self._client.get(self._name)))
+            self._begun = True
             return self._leaders.leader
         while not self._leaders.changes(await self._watch.__anext__()):
             pass

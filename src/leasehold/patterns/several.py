@@ -82,6 +82,10 @@ class BaseBundle:
         for lease in self._leases.values():
             lease.on_lost(callback)
 
+    def _idle(self) -> list[Any]:
+        """Return those without counted work in flight, which alone are given back at the end of a ``with``."""
+        return [lease for lease in self._leases.values() if not lease._is_at_work()]
+
     def __len__(self) -> int:
         return len(self._leases)
 
@@ -110,11 +114,14 @@ class Bundle(BaseBundle, Generic[L]):
         """Give all of them back, in one batch. What gets no answer is given back in the background."""
         self._client.release_each(self._leases.values())
 
+    def _release_idle(self) -> None:
+        self._client.release_each(self._idle())
+
     def __enter__(self) -> Self:
         self.check()
         for lease in self._leases.values():
             self._stack.enter_context(lease)
-        self._stack.callback(self.release)  # before they are left one by one, which then costs nothing
+        self._stack.callback(self._release_idle)  # before they are left one by one, which then costs nothing
         return self
 
     def __exit__(
@@ -141,11 +148,14 @@ class AsyncBundle(BaseBundle, Generic[A]):
         """Give all of them back, in one batch. What gets no answer is given back in the background."""
         await self._client.release_each(self._leases.values())
 
+    async def _release_idle(self) -> None:
+        await self._client.release_each(self._idle())
+
     async def __aenter__(self) -> Self:
         self.check()
         for lease in self._leases.values():
             await self._stack.enter_async_context(lease)
-        self._stack.push_async_callback(self.release)  # before they are left one by one, which then costs nothing
+        self._stack.push_async_callback(self._release_idle)  # before they are left one by one, which then costs nothing
         return self
 
     async def __aexit__(

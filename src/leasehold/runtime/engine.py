@@ -117,6 +117,7 @@ class Engine:
         self.closed = True
         if self._forked:
             return  # nothing of it was ever opened here
+        interrupted: BaseException | None = None
         for end in (
             self._give_back_all,
             self._close_watches,
@@ -131,14 +132,27 @@ class Engine:
                 end()
             except Exception:  # noqa: BLE001 - the rest has to end all the same
                 log().exception("while the client was closed")
+            except BaseException as error:  # noqa: BLE001 - as above; an interrupt, for whoever closes
+                interrupted = error
         _engines.discard(self)
+        if interrupted is not None:
+            raise interrupted
 
     def _give_back_all(self) -> None:
         give_up = self.clock.now() + int(EXIT_BOUND * SECOND)
-        self.waiters.dismiss(EXIT_BOUND / 2)
+        try:
+            self.waiters.dismiss(EXIT_BOUND / 2)
+        finally:
+            self._release_all(give_up)
+
+    def _release_all(self, give_up: int) -> None:
         tenures = list(self.held.values())
-        # Those that stand under others end with them.
-        releases = [Release(t.resource, t.id) for t in tenures if t._parent is None or t._parent.id not in self.held]
+        # Those that stand under others end with them; under counted work that is in flight, with their TTL.
+        releases = [
+            Release(t.resource, t.id)
+            for t in tenures
+            if (t._parent is None or t._parent.id not in self.held) and not t._is_at_work()
+        ]
         for tenure in reversed(tenures):
             tenure._advance(Over(Loss.CLOSED), self.clock.now())
         most = self.store.guarantees.max_batch

@@ -207,10 +207,11 @@ class Keeper:
             sent = self._clock.mark()
             outcomes = self._apply([op for _, op in asked], timeout) if asked else []
             silence = next((outcome for outcome in outcomes if isinstance(outcome, Unknown)), None)
+            for (rider, _), cohort, outcome in zip(asked, before, outcomes, strict=True):
+                if not isinstance(outcome, Unknown):
+                    self._tell(rider, cohort, outcome, sent, self._clock.now())
             if silence is not None:
                 return silence
-            for (rider, _), cohort, outcome in zip(asked, before, outcomes, strict=True):
-                self._tell(rider, cohort, outcome, sent, self._clock.now())
         assert isinstance(renewed, Renewed)
         tenure._ended = renewed.ended
         return renewed

@@ -90,6 +90,7 @@ class Listener:
             self._others.pop(bell, None)
             if self._reader is bell:
                 self._reader = None
+            if self._reader is None:  # also if it was asked to read next, and leaves instead
                 self._pass_on()
 
     def disturb(self) -> None:
@@ -139,6 +140,8 @@ class Listener:
 
     def _read(self, seconds: float, bell: Bell | None = None) -> None:
         with self._reading:
+            if bell is None and self._reader is not self:
+                return  # called away before we began: the interruption is spent
             if bell is not None and bell.called:
                 return  # by the reader before us, with the last that it read: nobody would wake us
             try:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
     from leasehold.core.holder import Holder, HolderEvent
-    from leasehold.core.ops import Acquire, Outcome
+    from leasehold.core.ops import Acquire, Outcome, Release
     from leasehold.core.timing import Duration, Timing
     from leasehold.runtime.cohort import Cohort
     from leasehold.runtime.engine import Engine
@@ -226,9 +226,20 @@ class Tenure:
         """Whether the store may still have it under our id, so that giving it back makes sense."""
         return not self._released and self._belief.loss in DISPOSABLE and self._generation == self._engine.generation
 
+    def _leave_to_disposer(self, release: Release) -> None:
+        """Have it given back in the background, in just this way: nothing else is sent for it any more."""
+        if self._to_give_back():
+            self._released = True
+            self._engine.keeper.dispose(release, self._timing.ttl_ns)
+
     def _is_at_work(self) -> bool:
-        """Whether counted work is in flight. Then the end of a ``with`` gives nothing back: it ends with its TTL."""
-        return self._intake is not None and self._intake.in_flight > 0
+        """Whether counted work is in flight, here or under it. Then the end of a ``with`` gives nothing back.
+
+        It ends with its TTL. To be asked before it is told so: then nothing stands under it any more.
+        """
+        return (self._intake is not None and self._intake.in_flight > 0) or any(
+            child._is_at_work() for child in list(self._children or ())
+        )
 
     def _is_last_out(self) -> bool:
         """Leave it; whether nobody else is inside."""

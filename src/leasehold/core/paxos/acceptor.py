@@ -294,9 +294,11 @@ class Acceptor:
             self.save(slot)
 
     def end(self, item: End, now: int) -> Verdict:
-        """Revoke whoever has it."""
+        """Revoke whoever has it; not a later lease than the one that is meant."""
         slot = self.load(item.op.resource)
-        outcome = rules.revoke(self, slot, item.op, now)
+        if item.op.token is not None and slot.token > item.op.token:
+            return Nothing()
+        outcome = rules.revoke(self, slot, item.op._replace(token=None), now)
         if not isinstance(outcome, Released):
             return Nothing(outcome.reason)
         if item.op.force:
@@ -356,7 +358,7 @@ class Acceptor:
         """Answer that somebody else has it and, if asked to, keep or refresh the asker's place in the queue."""
         held = queue.wait(self, slot, item.op, now, by=by, free_at=free_at)
         position, ticket = held.position, 0
-        if item.op.queue and slot.waiting is not None:
+        if item.op.queue and not held.refused and slot.waiting is not None:
             ticket = _draw(slot.waiting, item)
             places = [waiter.lease_id for waiter in slot.waiting.queue]
             position = max(places.index(item.op.lease_id), 0 if by else 1)

@@ -126,7 +126,7 @@ class Kind(Enum):
 class Attempt:
     """One question to all acceptors, and what they said."""
 
-    __slots__ = ("answers", "kind", "n", "number", "open", "sent_ns", "ttl_ns")
+    __slots__ = ("answers", "kept", "kind", "n", "number", "open", "sent_ns", "ttl_ns")
 
     def __init__(self, kind: Kind, number: int, n: int, sent_ns: int, ttl_ns: int) -> None:
         self.kind = kind
@@ -139,6 +139,8 @@ class Attempt:
         """By acceptor: a copy of a reply is no second vote."""
         self.open = True
         """False once it is decided: what comes later changes nothing."""
+        self.kept = False
+        """A renewal that has succeeded: whoever lacks the lease may be handed it."""
 
     def said(self, verdict: type[Verdict]) -> int:
         """Count the acceptors that said so."""
@@ -214,7 +216,7 @@ class Proposer:
         attempt.answers[who] = verdict
         if attempt.open:
             return _DECIDING[attempt.kind](self, attempt, now, wall_us)
-        return self._mend(attempt, who)
+        return self._mend(attempt, who) if attempt.kept else []
 
     def on_timeout(self, number: int) -> list[Step]:
         """No more answers are waited for."""
@@ -332,6 +334,7 @@ class Proposer:
         ttl_ns = _granted(attempt)
         self.deadline_ns = max(self.deadline_ns, self.deadline(attempt, ttl_ns))
         self.confirmed_n = attempt.n
+        attempt.kept = True
         self._numbers += 1
         self._healing = self._numbers
         mending = [step for who in attempt.answers for step in self._mend(attempt, who)]

@@ -282,12 +282,11 @@ class Engine:
                         self._pass_on()
             else:
                 left = (until - self._clock.now()) / SECOND
-                if left > 0:
-                    woken = call.bell.acquire(timeout=left)
-                    with self.lock:
-                        self._followers.pop(call, None)
-                        if woken:
-                            call.rung = False
+                woken = left > 0 and call.bell.acquire(timeout=left)
+                with self.lock:
+                    self._followers.pop(call, None)
+                    if woken:
+                        call.rung = False
 
     def _pass_on(self) -> None:
         """Let another one read that waits; where many do, a thread that does nothing else. Called under the lock."""
@@ -532,12 +531,16 @@ class Engine:
         address = self.address
         while True:
             link = None
+            error: LeaseholdError | None = None
             try:
                 link = connect(node.place, address.secret, address.context, CONNECT_SECONDS)
-                error: LeaseholdError | None = self._objection(node, link)
             except LeaseholdError as trouble:
                 error = trouble
+            except Exception as trouble:  # noqa: BLE001 - whatever it is, this thread is the only one that goes on trying
+                error = StoreUnavailable("paxos", f"{node.place} can't be reached: {type(trouble).__name__}")
             with lock:
+                if link is not None:
+                    error = self._objection(node, link)
                 if self._closed:
                     if link is not None:
                         link.close()

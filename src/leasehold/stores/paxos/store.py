@@ -88,9 +88,11 @@ class PaxosStore:
         if not ops:
             return []
         now = self._clock.now()
-        tasks = [self._task(op, now) for op in ops]
+        give_up = now + int(timeout * SECOND)
         try:
-            self._engine.run(tasks, now + int(timeout * SECOND))
+            ops = self._meaning(ops, give_up)
+            tasks = [self._task(op, now) for op in ops]
+            self._engine.run(tasks, give_up)
         except LeaseholdError as error:
             return [Unknown(error)] * len(ops)
         outcomes: list[Outcome] = [task.outcome for task in tasks]  # type: ignore[misc]
@@ -139,6 +141,23 @@ class PaxosStore:
         """In a forked child: what there is belongs to the parent."""
         self._engine.forget()
         self._known.clear()
+
+    def _meaning(self, ops: Sequence[Op], give_up: int) -> Sequence[Op]:
+        """Say which lease is to be revoked: a request that comes late, or again, must not end the next one."""
+        revokes = [op for op in ops if type(op) is Revoke and op.token is None]
+        if not revokes:
+            return ops
+        others = {op.resource for op in ops if type(op) is not Revoke}  # of the same batch, which come first
+        looks = {
+            op.resource: LookTask(Look(self._space + op.resource), self._engine.acceptors)
+            for op in revokes
+            if op.resource not in others
+        }
+        self._look(list(looks.values()), give_up)
+        tokens = {name: max([record.token for record in look.records()], default=0) for name, look in looks.items()}
+        return [
+            op._replace(token=tokens.get(op.resource)) if type(op) is Revoke and op.token is None else op for op in ops
+        ]
 
     def _look(self, looks: list[LookTask], give_up: int) -> None:
         self._engine.run(looks, give_up)
