@@ -1,7 +1,7 @@
 """For all tests: one PostgreSQL server, and signals as a terminal would have them.
 
-Whoever starts the tests in the background of a script starts them with SIGINT and SIGQUIT ignored, and every process
-that a test starts would inherit that.
+Whoever starts the tests in the background of a script starts them with SIGINT and SIGQUIT ignored, with nohup also
+SIGHUP, and every process that a test starts would inherit that.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ pytest.register_assert_rewrite("leasehold.testing")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-if signal.getsignal(signal.SIGQUIT) is signal.SIG_IGN:
-    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+for ignored in (signal.SIGQUIT, signal.SIGHUP):
+    if signal.getsignal(ignored) is signal.SIG_IGN:
+        signal.signal(ignored, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")

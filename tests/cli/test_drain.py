@@ -14,7 +14,7 @@ UNHURRIED = """
 import signal, time
 from leasehold.runtime.clock import SYSTEM
 def finish(*_):
-    time.sleep(1.5)
+    time.sleep(3)
     open("ended", "w").write(str(SYSTEM.host_ns()))
     raise SystemExit(5)
 signal.signal(signal.SIGTERM, finish)
@@ -26,7 +26,7 @@ STUBBORN = 'trap "" TERM; echo $$ > pids; echo on; while :; do sleep 0.1; done'
 
 
 def test_the_lease_is_renewed_until_the_command_has_ended_and_released_only_then(cli: Cli) -> None:
-    words = ["run", "--json", "--ttl", "1s", "--drain", "30s", "x", "--", sys.executable, "-c", UNHURRIED]
+    words = ["run", "--json", "--ttl", "2.5s", "--drain", "30s", "x", "--", sys.executable, "-c", UNHURRIED]
     process = cli.start(*words, cwd=cli.folder)
     assert process.stdout
     process.stdout.readline()
@@ -62,7 +62,7 @@ def test_a_command_that_does_not_end_in_time_is_killed_before_the_release(cli: C
 
 
 def test_without_a_bound_the_command_takes_its_time(cli: Cli) -> None:
-    process = cli.start("run", "--ttl", "1s", "x", "--", sys.executable, "-c", UNHURRIED, cwd=cli.folder)
+    process = cli.start("run", "--ttl", "2.5s", "x", "--", sys.executable, "-c", UNHURRIED, cwd=cli.folder)
     assert process.stdout
     process.stdout.readline()
     process.send_signal(signal.SIGTERM)

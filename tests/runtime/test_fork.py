@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from leasehold.client.sync import Lease
     from tests.runtime.forked import Line
 
-TTL = 0.5
+TTL = 1.5
 A_FEW_SECONDS = 5.0
 
 
