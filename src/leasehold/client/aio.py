@@ -146,7 +146,7 @@ class AsyncLease(Tenure):
 
     async def _give_back(self, now: int, *, raising: bool, release: Release | None = None) -> bool:
         if release is None:
-            release = Release(self._op.resource, self._op.lease_id)
+            release = self._unanswered or Release(self._op.resource, self._op.lease_id)
         at_work = not raising and self._is_at_work()
         # Stop believing and renewing first: a late renewal must not follow the release.
         self._advance(RELEASED, now)

@@ -45,6 +45,8 @@ class Tenure:
     _progress_ns = 0
     _failures = 0
     _released = False
+    _unanswered: Release | None = None
+    """What was sent to give it back, and got no answer."""
     _latency: Latency | None = None
     _again: Renew | None = None
     """Its renewal, where that is always the same."""
@@ -227,9 +229,9 @@ class Tenure:
         return not self._released and self._belief.loss in DISPOSABLE and self._generation == self._engine.generation
 
     def _leave_to_disposer(self, release: Release) -> None:
-        """Have it given back in the background, in just this way: nothing else is sent for it any more."""
+        """Have it given back in the background; should it be given back again meanwhile, then in the same way."""
         if self._to_give_back():
-            self._released = True
+            self._unanswered = release
             self._engine.keeper.dispose(release, self._timing.ttl_ns)
 
     def _is_at_work(self) -> bool:
