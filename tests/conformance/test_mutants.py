@@ -48,8 +48,8 @@ MUTANTS = {
     ),
     "freed by the end of a with, under work in flight": (
         "client/sync.py",
-        "(self._is_at_work() and not raising)",
-        "False",
+        "at_work = not raising and self._is_at_work()",
+        "at_work = False",
         "under_work",
     ),
     "a lost term that ends the campaign": (
