@@ -172,7 +172,7 @@ def test_tokens_rise_although_the_wall_clock_stands_or_steps_back(world: World) 
         tokens.append(world.grant("r", f"A{turn}"))
         world.release("r", f"A{turn}")
         world.table.wall_us -= 3_600_000_000
-    assert tokens == sorted(set(tokens))
+    assert tokens == sorted(set(tokens)), "tokens out of order"
 
 
 def test_a_token_lies_above_the_floor_and_above_what_the_asker_has_seen(world: World) -> None:

@@ -29,7 +29,7 @@ MUCH_LATE = 2.0
 
 def check(report: Report, rounds: int) -> None:
     assert report.terms > rounds
-    assert report.overlaps == []
+    assert report.overlaps == [], "two holders at once"
     assert report.out_of_order == 0
     assert report.writes > report.terms
     assert report.refused >= len(report.leaderless["stop"]) - 1  # the last one may not have come to it

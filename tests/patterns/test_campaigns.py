@@ -30,7 +30,7 @@ def test_a_loop_that_forgets_the_with_ends_its_term_all_the_same() -> None:
                 term.resign()
                 break
         assert client.leader("forgetful") is None
-    assert tokens == sorted(set(tokens))
+    assert tokens == sorted(set(tokens)), "tokens out of order"
 
 
 def test_a_candidate_can_be_stopped_from_another_thread() -> None:

@@ -67,7 +67,7 @@ def test_forty_threads_and_one_resource(store: Store) -> None:
 
     for thread in [Thread(work) for _ in range(40)]:
         thread.result(60)
-    assert tokens == sorted(set(tokens))
+    assert tokens == sorted(set(tokens)), "tokens out of order"
     assert tokens
 
 

@@ -229,6 +229,6 @@ def test_tokens_rise_whoever_holds_and_however_it_ends(
     for thread in threads:
         thread.result(100)
     assert len(tokens) > 20
-    assert tokens == sorted(set(tokens))
+    assert tokens == sorted(set(tokens)), "tokens out of order"
     [lost] = stores[0].apply([Renew("x", "somebody", tokens[-1] + 1, SECOND)], timeout=20)
     assert isinstance(lost, Lost)

@@ -56,7 +56,7 @@ def test_a_server_that_forgets_goes_on_above_all_that_it_granted(
             store = open_store(server.url)  # somebody new each time, who knows of no token
             tokens.append(granted(store, new_id()))
             forget(server)
-    assert tokens == sorted(set(tokens))
+    assert tokens == sorted(set(tokens)), "tokens out of order"
 
 
 def test_a_replica_that_lagged_behind_takes_over(open_store: Callable[[str], RedisStore]) -> None:

@@ -104,7 +104,7 @@ def test_everything_flushed_and_the_counter_lost(store: RedisStore, raw: redis.R
         assert isinstance(grant, Granted)
         tokens.append(grant.token)
         raw.flushall()
-    assert tokens == sorted(set(tokens))
+    assert tokens == sorted(set(tokens)), "tokens out of order"
 
 
 # --- silence ------------------------------------------------------------------------------------------------------

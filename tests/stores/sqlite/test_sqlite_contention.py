@@ -122,7 +122,7 @@ def test_threads_on_two_connections_take_turns(open_store: Callable[..., SqliteS
     for thread in threads:
         thread.join()
     assert failures == []
-    assert tokens == sorted(set(tokens))
+    assert tokens == sorted(set(tokens)), "tokens out of order"
     assert len(tokens) == 100
 
 

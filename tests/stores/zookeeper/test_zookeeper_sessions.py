@@ -138,7 +138,7 @@ def test_connections_that_break_at_any_time_leave_no_orphans(store: ZooKeeperSto
             pass
     enough.set()
     disturbing.result()
-    assert tokens == sorted(set(tokens))
+    assert tokens == sorted(set(tokens)), "tokens out of order"
     until(lambda: not [path for path in tree.left() if "job" in path], "nothing left")
 
 

@@ -80,7 +80,7 @@ def test_one_at_a_time_over_connections_that_break(opened: Callable[[], ZooKeepe
     enough.set()
     disturbing.result()
     for room in rooms.values():
-        assert room.tokens == sorted(set(room.tokens))
+        assert room.tokens == sorted(set(room.tokens)), "tokens out of order"
         assert len(room.tokens) > 5
     # Tombstones stay for a minute.
     until(lambda: all(path.startswith("/ids/") for path in tree.left()), "nothing")

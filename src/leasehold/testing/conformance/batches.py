@@ -60,7 +60,7 @@ class Batches(Case):
         outcomes = store.apply(ops, timeout=PATIENCE)
         assert [type(outcome) for outcome in outcomes] == [Granted, Held, Released] * 50
         tokens = [outcome.token for outcome in outcomes if isinstance(outcome, Granted)]
-        assert tokens == sorted(set(tokens))
+        assert tokens == sorted(set(tokens)), "tokens out of order"
 
     def test_read_answers_in_order(self, store: Store) -> None:
         taken(store, "a", 30)

@@ -40,7 +40,7 @@ class Electing(Case):
 
         face.campaign("scheduler", body, terms=3, ttl=30)
         assert len(tokens) == 3
-        assert tokens == sorted(set(tokens))
+        assert tokens == sorted(set(tokens)), "tokens out of order"
         assert other.leader("scheduler") is None
 
     def test_the_work_returns_while_leading_and_that_is_its_end(self, face: Face, other: Face) -> None:
@@ -69,7 +69,7 @@ class Electing(Case):
             return "done"
 
         assert face.lead("scheduler", work, ttl=30, ready=ready) == "done"
-        assert tokens == sorted(set(tokens))
+        assert tokens == sorted(set(tokens)), "tokens out of order"
         assert [len(prepared), len(losses), len(tokens)] == [2, 1, 2]
 
     def test_an_error_of_the_work_comes_out_and_ends_the_term(self, face: Face, other: Face) -> None:

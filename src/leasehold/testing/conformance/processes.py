@@ -43,7 +43,7 @@ class Processes(Case):
                 child.end()
         tokens = [answer["tokens"] for answer in answers]
         assert int(path.read_text()) == 180
-        assert all(mine == sorted(mine) for mine in tokens)
+        assert all(mine == sorted(mine) for mine in tokens), "tokens out of order"
         assert len({token for mine in tokens for token in mine}) == 180
 
     def test_a_killed_holder_in_processes(self, lab: Harness, face: Face) -> None:
@@ -100,7 +100,7 @@ class Processes(Case):
             lease = face.acquire("job", ttl=lab.ttl, wait=PATIENCE)
             tokens.append(lease.token)
             face.release(lease)
-        assert tokens == sorted(set(tokens))
+        assert tokens == sorted(set(tokens)), "tokens out of order"
 
     def test_a_forked_child_owns_nothing(self, lab: Harness) -> None:
         """It reads its leases as lost, and can't harm those of its parent; it may take others of its own."""

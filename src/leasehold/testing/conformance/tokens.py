@@ -48,7 +48,7 @@ class Tokens(Case):
             else:
                 pass_time(lab.ttl + lab.lag)
         tokens.append(taken(store, "job", lab.ttl).token)
-        assert tokens == sorted(set(tokens))
+        assert tokens == sorted(set(tokens)), "tokens out of order"
         assert all(0 < token < TOKEN_LIMIT for token in tokens)
 
     def test_over_the_collection_of_old_records(self, store: Store, lab: Harness) -> None:
@@ -59,7 +59,7 @@ class Tokens(Case):
             store.apply([Release("job", lease_id)], timeout=PATIENCE)
             lab.collect(store)
             assert list(store.scan("", timeout=PATIENCE)) == []
-        assert tokens == sorted(set(tokens))
+        assert tokens == sorted(set(tokens)), "tokens out of order"
 
     def test_over_a_wall_clock_that_goes_back(self, lab: Harness) -> None:
         """Neither a release, nor the collection of what is left of it, may take the counter along."""
@@ -74,7 +74,7 @@ class Tokens(Case):
             if turn % 2:
                 lab.collect(store)
         store.close()
-        assert tokens == sorted(set(tokens))
+        assert tokens == sorted(set(tokens)), "tokens out of order"
 
     def test_above_what_the_client_has_seen(self, store: Store, lab: Harness) -> None:
         """A store that lost its counter still can't grant below what the asker knows of."""
