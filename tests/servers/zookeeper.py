@@ -96,6 +96,7 @@ class ZooKeeperServer:
         command = [
             *self.inside, "java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Djava.net.preferIPv4Stack=true",
             "-Dzookeeper.jmx.log4j.disable=true", "-Dzookeeper.extendedTypesEnabled=true",
+            "-Dzookeeper.fastleader.maxNotificationInterval=1000",
             *self.java_options, "-cp", CLASSES,
             "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(self._configuration),
         ]  # fmt: skip
@@ -187,8 +188,18 @@ class Ensemble:
         self.settle()
 
     def settle(self) -> None:
-        """Wait until all are up, under one leader."""
-        until(lambda: sorted(s.mode for s in self.servers) == ["follower", "follower", "leader"], "an ensemble", 60)
+        """Wait until all are up, under one leader. One that finds no place, or has given up, is started again."""
+        for _ in range(3):
+            with contextlib.suppress(AssertionError):
+                return until(self._has_settled, "an ensemble", 20)
+            for server in self.servers:
+                if not server.mode:
+                    server.end()
+                    server.launch()
+        return until(self._has_settled, "an ensemble", 60)
+
+    def _has_settled(self) -> bool:
+        return sorted(server.mode for server in self.servers) == ["follower", "follower", "leader"]
 
     @property
     def leader(self) -> ZooKeeperServer:
