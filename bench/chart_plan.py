@@ -11,12 +11,13 @@ if TYPE_CHECKING:
     from bench.results import Found, Measure, Run
 
 GROUPS = {
-    "throughput": ("sequential", "callers64", "callers256"),
+    "throughput": ("sequential", "callers16", "callers64", "callers256"),
     "handover": ("handover",),
     "contention": ("contention",),
     "takeover": ("takeover",),
     "holding1000": ("holding1000",),
     "holding10000": ("holding10000",),
+    "renewing": ("renewing",),
 }
 GOALS = "goals"
 
@@ -52,5 +53,5 @@ def plan(run: Run) -> list[Chart]:
 
 def _panels(found: Found, *, alone: bool) -> list[Panel]:
     if not alone:
-        return [Panel(found.title.partition(",")[0], found, measure) for measure in found.measures]
+        return [Panel(found.title.partition(",")[0], found, found.measures[0])]
     return [Panel(f"{m.label}, {m.unit}".removesuffix(", "), found, m) for m in found.measures]

@@ -13,13 +13,16 @@ import time
 from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 from fnmatch import fnmatch
+from itertools import chain, cycle
 from time import perf_counter, perf_counter_ns
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Mapping
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 
 T = TypeVar("T")
+Times = list[float]
+"""How long each acquire + release took, in seconds."""
 Kind = Literal["ours", "peer", "floor"]
 Face = Literal["threads", "tasks"]
 
@@ -75,8 +78,8 @@ class Contestant(ABC):
         """Let time pass, with everything in the background going on."""
 
     @abstractmethod
-    def pairs(self, callers: int, seconds: float) -> float:
-        """Return how many acquire + release pairs a second so many callers make, each with a resource of its own."""
+    def pairs(self, callers: int, seconds: float) -> dict[str, float]:
+        """Let so many callers acquire and release, each a resource of its own: how many a second, how long each takes."""
 
     def attempt(self, resource: str) -> bool:
         """Try to get what somebody else has, without waiting for it."""
@@ -150,14 +153,14 @@ class Blocking(Contestant):
     def idle(self, seconds: float) -> None:
         time.sleep(seconds)
 
-    def pairs(self, callers: int, seconds: float) -> float:
+    def pairs(self, callers: int, seconds: float) -> dict[str, float]:
         if callers == 1:
             start = perf_counter()
-            done = self._pairs_until("bench/0", start + seconds)
-            return done / (perf_counter() - start)
+            taken = self._pairs_until("bench/0", start + seconds)
+            return _summary([taken], perf_counter() - start)
         barrier = threading.Barrier(callers + 1)
 
-        def caller(number: int) -> int:
+        def caller(number: int) -> Times:
             resource = f"bench/{number}"
             try:
                 self.acquire(resource)()  # connects, where each thread has a connection
@@ -168,23 +171,24 @@ class Blocking(Contestant):
             return self._pairs_until(resource, perf_counter() + seconds)
 
         with ThreadPoolExecutor(callers) as threads:
-            counts = [threads.submit(caller, number) for number in range(callers)]
+            turns = [threads.submit(caller, number) for number in range(callers)]
             try:
                 barrier.wait()
             except threading.BrokenBarrierError:
-                errors = [count.exception() for count in counts]
+                errors = [turn.exception() for turn in turns]
                 reasons = [error for error in errors if not isinstance(error, threading.BrokenBarrierError | None)]
                 raise reasons[0] from None
             start = perf_counter()
-            done = sum(count.result() for count in counts)
-            return done / (perf_counter() - start)
+            return _summary([turn.result() for turn in turns], perf_counter() - start)
 
-    def _pairs_until(self, resource: str, end: float) -> int:
-        done = 0
-        while perf_counter() < end:
+    def _pairs_until(self, resource: str, end: float) -> Times:
+        taken: Times = []
+        start = perf_counter()
+        while start < end:
             self.acquire(resource)()
-            done += 1
-        return done
+            begun, start = start, perf_counter()
+            taken.append(start - begun)
+        return taken
 
 
 class Async(Contestant):
@@ -196,6 +200,8 @@ class Async(Contestant):
         super().__init__(url, ttl)
         self._loop = asyncio.new_event_loop()
         self._held: dict[str, Callable[[], Awaitable[object]]] = {}
+        self.renewals: list[Callable[[], Awaitable[object]]] = []
+        """What renews each of those that are kept."""
         self.run(self.open())
 
     @abstractmethod
@@ -231,23 +237,49 @@ class Async(Contestant):
     def idle(self, seconds: float) -> None:
         self.run(asyncio.sleep(seconds))
 
-    def pairs(self, callers: int, seconds: float) -> float:
+    def pairs(self, callers: int, seconds: float) -> dict[str, float]:
         return self.run(self._pairs(callers, seconds))
 
-    async def _pairs(self, callers: int, seconds: float) -> float:
+    async def _pairs(self, callers: int, seconds: float) -> dict[str, float]:
         names = [f"bench/{number}" for number in range(callers)]
         await asyncio.gather(*(self._pairs_until(name, perf_counter()) for name in names))
         start = perf_counter()
-        done = sum(await asyncio.gather(*(self._pairs_until(name, start + seconds) for name in names)))
+        taken = await asyncio.gather(*(self._pairs_until(name, start + seconds) for name in names))
+        return _summary(taken, perf_counter() - start)
+
+    async def _pairs_until(self, resource: str, end: float) -> Times:
+        """Make pairs until then, and at least one."""
+        taken: Times = []
+        start = perf_counter()
+        while not taken or start < end:
+            await (await self.acquire(resource))()
+            begun, start = start, perf_counter()
+            taken.append(start - begun)
+        return taken
+
+    def renewing(self, callers: int, seconds: float) -> float:
+        """Return how many of those that are kept so many callers renew in a second, one after the other."""
+        return self.run(self._renewing(callers, seconds))
+
+    async def _renewing(self, callers: int, seconds: float) -> float:
+        start = perf_counter()
+        turns = cycle(self.renewals)
+
+        async def caller() -> int:
+            done = 0
+            while perf_counter() < start + seconds:
+                await next(turns)()
+                done += 1
+            return done
+
+        done = sum(await asyncio.gather(*(caller() for _ in range(callers))))
         return done / (perf_counter() - start)
 
-    async def _pairs_until(self, resource: str, end: float) -> int:
-        """Make pairs until then, and at least one."""
-        done = 0
-        while done == 0 or perf_counter() < end:
-            await (await self.acquire(resource))()
-            done += 1
-        return done
+
+def _summary(taken: Iterable[Times], seconds: float) -> dict[str, float]:
+    ranked = sorted(chain.from_iterable(taken))
+    p50, p99 = (ranked[min(len(ranked) - 1, len(ranked) * percent // 100)] * 1e3 for percent in (50, 99))
+    return {"pairs": len(ranked) / seconds, "p50": p50, "p99": p99}
 
 
 def _memory() -> int:

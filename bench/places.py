@@ -20,7 +20,8 @@ from bench.worker import Failed
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.servers.etcd import EtcdServer
+    from tests.servers.etcd import EtcdCluster, EtcdServer
+    from tests.servers.paxos import PaxosCluster
     from tests.servers.postgres import PostgresServer
     from tests.servers.redis import RedisServer
     from tests.servers.zookeeper import ZooKeeperServer
@@ -269,6 +270,44 @@ class ZookeeperPlace(Place):
         self.url = f"{self._server.url}/{name}"
 
 
+class ClusterPlace(Place):
+    """Three nodes of ours beside three members of etcd; whoever doesn't take part at the moment has nothing to do."""
+
+    def __init__(self, nodes: PaxosCluster, members: EtcdCluster) -> None:
+        self._nodes = nodes.nodes
+        self._members = [EtcdPlace(member) for member in members.members]
+        self.url = f"{nodes.url} {members.url}"
+        self._pids = [node.pid for node in nodes.nodes] + [member.pid for member in members.members]
+        self.version = f"three nodes of leasehold, three of {self._members[0].version}"
+
+    @staticmethod
+    def ours(url: str) -> str:
+        return url.split(maxsplit=1)[0]
+
+    @staticmethod
+    def etcd(url: str) -> str:
+        return url.split()[1]
+
+    def settings(self) -> dict[str, str]:
+        return {"data": "on the disk, synced: ours once in ten seconds, etcd's with each write"}
+
+    def cpu_seconds(self) -> float:
+        return sum(_cpu(pid) for pid in self._pids)
+
+    def calls(self) -> Counter[str]:
+        calls: Counter[str] = Counter()
+        for node in self._nodes:
+            lines = [line.rsplit(" ", 1) for line in node.get("metrics")[1].splitlines()]
+            calls["frames"] += sum(int(number) for name, number in lines if name == "leasehold_node_requests_total")
+        for member in self._members:
+            calls["messages"] += member.calls().total()
+        return calls
+
+    def clear(self) -> None:
+        """Leave ours to their TTLs: a resource that nobody asks for costs nothing."""
+        self._members[0].clear()
+
+
 @contextlib.contextmanager
 def _redis() -> Iterator[Place]:
     from tests.servers.redis import redis_server
@@ -307,12 +346,22 @@ def _zookeeper() -> Iterator[Place]:
         yield ZookeeperPlace(server)
 
 
+@contextlib.contextmanager
+def _clusters() -> Iterator[Place]:
+    from tests.servers.etcd import etcd_cluster
+    from tests.servers.paxos import paxos_cluster
+
+    with paxos_cluster() as nodes, etcd_cluster(durable=True) as members:
+        yield ClusterPlace(nodes, members)
+
+
 STORES: dict[str, Callable[[], contextlib.AbstractContextManager[Place]]] = {
     "redis": _redis,
     "postgresql": _postgresql,
     "sqlite": _sqlite,
     "etcd": _etcd,
     "zookeeper": _zookeeper,
+    "cluster": _clusters,
 }
 
 

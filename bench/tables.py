@@ -16,7 +16,14 @@ if TYPE_CHECKING:
     from bench.results import Entry, Found, Measure, Run
 
 
-STORES = {"redis": "Redis", "postgresql": "PostgreSQL", "sqlite": "SQLite", "etcd": "etcd", "zookeeper": "ZooKeeper"}
+STORES = {
+    "redis": "Redis",
+    "postgresql": "PostgreSQL",
+    "sqlite": "SQLite",
+    "etcd": "etcd",
+    "zookeeper": "ZooKeeper",
+    "cluster": "Cluster",
+}
 
 
 class Table(NamedTuple):

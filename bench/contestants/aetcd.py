@@ -24,7 +24,7 @@ class Aetcd(Async):
         host, _, port = self.url.removeprefix("etcd://").partition(":")
         self._client = aetcd.Client(host=host, port=int(port), timeout=30)
         await self._client.connect()
-        self._renewals: list[asyncio.Task[None]] = []
+        self._tasks: list[asyncio.Task[None]] = []
 
     async def acquire(self, resource: str) -> Callable[[], Awaitable[object]]:
         lock = self._client.lock(resource.encode(), int(self.ttl))
@@ -44,7 +44,8 @@ class Aetcd(Async):
                 await asyncio.sleep(self.ttl / 3)
                 await lock.refresh()
 
-        self._renewals.append(self._loop.create_task(renew()))
+        self.renewals.append(lock.refresh)
+        self._tasks.append(self._loop.create_task(renew()))
 
     def lost(self) -> int:
-        return sum(task.done() for task in self._renewals)
+        return sum(task.done() for task in self._tasks)

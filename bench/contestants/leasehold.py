@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from bench.contestant import Async, Blocking
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from bench.contestant import Kind
+
 
 class Leasehold(Blocking):
-    kind = "ours"
+    kind: ClassVar[Kind] = "ours"
 
     def __init__(self, url: str, ttl: float) -> None:
         super().__init__(url, ttl)
@@ -39,8 +41,8 @@ class Leasehold(Blocking):
 
 
 class AsyncLeasehold(Async):
-    kind = "ours"
-    works = ("sequential", "callers*")
+    kind: ClassVar[Kind] = "ours"
+    works = ("sequential", "callers*", "renewing")
 
     async def open(self) -> None:
         from leasehold import AsyncClient
@@ -49,6 +51,9 @@ class AsyncLeasehold(Async):
 
     async def acquire(self, resource: str) -> Callable[[], Awaitable[object]]:
         return (await self._client.acquire(resource, self.ttl)).release
+
+    async def hold(self, resource: str) -> None:
+        self.renewals.append((await self._client.acquire(resource, self.ttl)).renew)
 
     def close(self) -> None:
         self.run(self._client.close())

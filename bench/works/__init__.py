@@ -10,6 +10,7 @@ from bench.works.contention import Contention
 from bench.works.handover import Handover
 from bench.works.holding import Holding
 from bench.works.imports import Imports
+from bench.works.renewing import Renewing
 from bench.works.takeover import Takeover
 from bench.works.throughput import Throughput
 from bench.works.tries import Tries
@@ -20,11 +21,12 @@ if TYPE_CHECKING:
 
 def on_stores(*, quick: bool) -> list[Work[Any]]:
     return [
-        *(Throughput(callers, quick=quick) for callers in (1, 64, 256)),
+        *(Throughput(callers, quick=quick) for callers in (1, 16, 64, 256)),
         Handover(quick=quick),
         Contention(quick=quick),
         Takeover(quick=quick),
         *(Holding(leases, quick=quick) for leases in (1_000, 10_000)),
+        Renewing(quick=quick),
         Tries(quick=quick),
     ]
 

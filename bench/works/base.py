@@ -28,7 +28,7 @@ class Work(ABC, Generic[Field]):
 
     name: str
     title: str
-    stores: ClassVar[tuple[str, ...]] = ("redis", "postgresql", "sqlite", "etcd", "zookeeper")
+    stores: tuple[str, ...] = ("redis", "postgresql", "sqlite", "etcd", "zookeeper", "cluster")
     """Where it is done."""
     measures: ClassVar[tuple[Measure, ...]]
     ttl: ClassVar[float] = 30.0

@@ -14,7 +14,11 @@ if TYPE_CHECKING:
 
 
 class Throughput(Work["Throughput.Runner"]):
-    measures = (Measure("pairs", "acquire + release", "pairs/s", "pairs", lower_is_better=False, digits=0),)
+    measures = (
+        Measure("pairs", "acquire + release", "pairs/s", "pairs", lower_is_better=False, digits=0),
+        Measure("p50", "half of them within", "ms", "p50", digits=2),
+        Measure("p99", "99 % within", "ms", "p99", digits=2),
+    )
 
     class Runner(Worker):
         """A worker that hasn't run yet has caches to fill."""
@@ -24,6 +28,8 @@ class Throughput(Work["Throughput.Runner"]):
     def __init__(self, callers: int, *, quick: bool) -> None:
         super().__init__(quick=quick)
         self.callers = callers
+        if callers == 16:
+            self.stores = ("cluster",)
         self.fresh = callers > 1  # idle connections of hundreds of callers would burden the server
         self.name = "sequential" if callers == 1 else f"callers{callers}"
         self.title = "one caller" if callers == 1 else f"{callers} callers at once, each on a resource of its own"
@@ -43,4 +49,4 @@ class Throughput(Work["Throughput.Runner"]):
         if not field.warm:
             field.ask("pairs", self.callers, self.seconds / 2)
             field.warm = True
-        return {"pairs": [field.ask("pairs", self.callers, self.seconds)]}
+        return {series: [value] for series, value in field.ask("pairs", self.callers, self.seconds).items()}

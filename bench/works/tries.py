@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from bench.results import Measure
 from bench.worker import Worker
@@ -26,7 +26,7 @@ class Rivals(NamedTuple):
 
 class Tries(Work[Rivals]):
     name = "tries"
-    stores: ClassVar = ("etcd", "zookeeper")
+    stores = ("etcd", "zookeeper")
     fresh = True
     measures = (
         Measure("speed", "tries", "a second", "speed", lower_is_better=False, digits=0),

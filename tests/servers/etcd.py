@@ -196,8 +196,8 @@ def etcd_server(*settings: str, tls: bool = False, binary: str = BINARY, durable
 
 
 @contextlib.contextmanager
-def etcd_cluster(*settings: str, binary: str = BINARY) -> Iterator[EtcdCluster]:
-    with quick_folder("leasehold-etcd-") as folder:
+def etcd_cluster(*settings: str, binary: str = BINARY, durable: bool = False) -> Iterator[EtcdCluster]:
+    with quick_folder("leasehold-etcd-", durable=durable) as folder:
         yield from _running([EtcdServer(folder, f"m{n}", *settings, binary=binary) for n in range(3)])
 
 
