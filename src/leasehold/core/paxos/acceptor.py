@@ -50,7 +50,7 @@ from leasehold.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from leasehold.core.entry import Entry
+    from leasehold.core.entry import Entry, Waiter
     from leasehold.core.lease import Record
     from leasehold.core.ops import Acquire, Notice, Renew
     from leasehold.core.paxos.messages import Item, Request, SeedQuery, Verdict
@@ -286,7 +286,7 @@ class Acceptor:
         if op.abandon:
             if slot.waiting is None:
                 slot.waiting = Waiting()
-            slot.waiting.tombstones[op.lease_id] = now + rules.TOMBSTONE_NS
+            slot.waiting.bury(op.lease_id, now + rules.TOMBSTONE_NS)
             queue.tidy(slot, now)
             self.save(slot)
         self.close(slot, n, op.lease_id)
@@ -295,7 +295,7 @@ class Acceptor:
             rules.end(self, slot, now, EventKind.RELEASED, free_at=free_at, to=op)
             return Dropped(free_at - now)
         waiting = slot.waiting
-        if waiting is not None and any(w.lease_id == op.lease_id for w in waiting.queue):
+        if waiting is not None and waiting.find(op.lease_id) is not None:
             free_at = expiry if slot.lease_id is None else expiry + slot.lock_delay_ns
             queue.leave_and_call(self, slot, waiting, op, now, free_at=free_at)
             return Nothing("was waiting")
@@ -374,9 +374,10 @@ class Acceptor:
         held = queue.wait(self, slot, item.op, now, by=by, free_at=free_at)
         position, ticket = held.position, 0
         if item.op.queue and not held.refused and slot.waiting is not None:
-            ticket = _draw(slot.waiting, item)
-            places = [waiter.lease_id for waiter in slot.waiting.queue]
-            position = max(places.index(item.op.lease_id), 0 if by else 1)
+            place = slot.waiting.find(item.op.lease_id)
+            assert place is not None
+            ticket = _draw(slot.waiting, place, item.ticket)
+            position = max(slot.waiting.position(place), 0 if by else 1)
         return HeldBy(held.by, held.token, held.remaining_ns, position, ticket, self.floor_of(slot))
 
     def promise(self, slot: Slot, n: int, lease_id: str) -> None:
@@ -503,11 +504,12 @@ class Acceptor:
             siblings.discard(slot.resource)
 
 
-def _draw(waiting: Waiting, item: Accept) -> int:
+def _draw(waiting: Waiting, place: Waiter, ticket: int) -> int:
     """Return the asker's ticket: the majority's, where it has one already, or else the next one here."""
-    place = next(waiter for waiter in waiting.queue if waiter.lease_id == item.op.lease_id)
-    place.ticket = item.ticket or place.ticket or max(waiter.ticket for waiter in waiting.queue) + 1
-    waiting.queue.sort(key=lambda waiter: waiter.ticket)
+    if not place.ticket or ticket not in {0, place.ticket}:
+        waiting.remove(place)
+        place.ticket = ticket or (waiting.queue[-1].ticket if waiting.queue else 0) + 1
+        waiting.insert(bisect_right(waiting.queue, place.ticket, key=lambda waiter: waiter.ticket), place)
     return place.ticket
 
 
