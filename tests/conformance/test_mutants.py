@@ -160,7 +160,7 @@ MUTANTS = {
     ),
     "no tombstone for an abandoned acquire": (
         "core/rules.py",
-        "        entry.waiting.tombstones[op.lease_id] = now + TOMBSTONE_NS\n",
+        "        entry.waiting.bury(op.lease_id, now + TOMBSTONE_NS)\n",
         "",
         "abandoned_id",
     ),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from leasehold.core.ops import Acquire, Loss
 from leasehold.core.paxos.acceptor import Acceptor
+from leasehold.core.paxos.ballots import DAY_US, Ballots
 from leasehold.core.paxos.messages import Accept, Ack, Drop, Extend, Gone, Low, Request, Withdraw
 from leasehold.core.paxos.proposer import Blocked, Proposer, Send
 from leasehold.core.paxos.session import Bound, Session
@@ -106,6 +107,28 @@ class ReusesNumbers(Proposer):
             self.n = used
             steps[0] = steps[0]._replace(item=steps[0].item._replace(n=used))
         return steps
+
+
+class HeedsEverybody(Ballots):
+    __slots__ = ()
+
+    def heeds(self, floor: int, wall_us: int) -> bool:
+        return True
+
+
+class FollowsEveryFloor(Proposer):
+    """Goes above the floor of a single acceptor, however far ahead that is."""
+
+    def __init__(self, op: Acquire, *, acceptors: int, drift: float, ballots: Ballots) -> None:
+        ballots.__class__ = HeedsEverybody  # all proposers of a client share them
+        super().__init__(op, acceptors=acceptors, drift=drift, ballots=ballots)
+
+
+class IsLedOn(Acceptor):
+    """Takes numbers that are a day ahead of the last ones, wherever these have come from."""
+
+    def _move_on(self, now: int, wall_us: int) -> None:
+        self.ceiling = max([wall_us, self.floor, *(slot.promised_n for slot in self.slots.values())]) + DAY_US
 
 
 class NoFloor(Node):
@@ -259,6 +282,8 @@ CASTS = {
     "releases the renewed": Cast(acceptor=ReleasesTheRenewed),
     "takes equal numbers": Cast(acceptor=TakesEqualNumbers),
     "reuses numbers": Cast(proposer=ReusesNumbers),
+    "follows every floor": Cast(proposer=FollowsEveryFloor),
+    "is led on": Cast(acceptor=IsLedOn),
     "no floor": Cast(node=NoFloor),
     "forgets without floor": Cast(acceptor=ForgetsWithoutFloor),
     "reserves nothing": Cast(acceptor=ReservesNothing),

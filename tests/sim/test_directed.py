@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from leasehold.core.clock import MILLISECOND, SECOND
-from leasehold.core.paxos.messages import Accept, Gone
+from leasehold.core.paxos.ballots import DAY_US
+from leasehold.core.paxos.messages import Accept, Gone, Withdraw
 from leasehold.sim.checks import Violation
 from leasehold.sim.world import Cast
 from tests.sim.mutants import CASTS
@@ -151,3 +152,72 @@ def test_the_loser_of_a_split_vote_is_not_waited_for() -> None:
 
     assert acquired_soon(REAL)
     assert not acquired_soon(CASTS["believes a minority"])
+
+
+def with_a_floor_that_is_a_month_ahead(cast: Cast, fates: tuple[Fate, ...] = ()) -> Stage:
+    """The wall clock of one node was a month ahead when it crashed, and is right again."""
+    stage = Stage(cast, ttl_ns=SECOND, fates=fates)
+    c = stage.nodes["c"]
+    c.disk.synced(c.disk.durable._replace(high_water=c.wall_us + 30 * DAY_US))  # type: ignore[union-attr]
+    stage.at(0, c.crash)
+    stage.at(0, c.begin)
+    return stage
+
+
+def test_a_floor_that_is_a_month_ahead_costs_nobody_anything() -> None:
+    """Whoever hears of it first: the others would refuse a number above it."""
+
+    def acquired(cast: Cast, slow: str) -> bool:
+        fates = (Fate("c0", slow, Accept, (5 * MILLISECOND,)),)
+        stage = with_a_floor_that_is_a_month_ahead(cast, fates)
+        c0, c1 = stage.client("c0"), stage.client("c1")
+        stage.at(10 * MILLISECOND, c0.want, "x")
+        stage.at(3 * SECOND, c0.die)  # it was renewed by then, some times
+        stage.at(5 * SECOND, c1.want, "x")
+        stage.run(5500 * MILLISECOND)
+        return c1.has("x") and stage.world.tally.acquisitions == 2 and stage.world.tally.renewals > 2
+
+    for slow in "abc":
+        assert acquired(REAL, slow)
+    assert not acquired(CASTS["follows every floor"], "b")
+
+
+def test_a_lease_outlives_a_node_that_comes_back_with_a_floor_a_month_ahead() -> None:
+    """Its holder is asked for a number that the others would refuse, when it hands the lease to that node."""
+
+    def kept(cast: Cast) -> bool:
+        stage = Stage(cast)
+        c0, c = stage.client("c0"), stage.nodes["c"]
+        stage.at(0, c0.want, "x")
+        stage.at(100 * MILLISECOND, lambda: c.disk.synced(c.disk.durable._replace(high_water=c.wall_us + 30 * DAY_US)))  # type: ignore[union-attr]
+        stage.at(100 * MILLISECOND, c.crash)
+        stage.at(200 * MILLISECOND, c.begin)
+        stage.run(6 * SECOND)
+        return c0.has("x")
+
+    assert kept(REAL)
+    assert not kept(CASTS["follows every floor"])
+
+
+def test_nobody_leads_the_numbers_on_by_a_day_again_and_again() -> None:
+    """A client that asks for nearly a day more with each request: the numbers stay within a day of the clocks."""
+
+    def led_on_us(cast: Cast) -> int:
+        stage = Stage(cast)
+        c0 = stage.client("c0")
+        n = c0.wall_us
+
+        def ask_for_more() -> None:
+            nonlocal n
+            n += DAY_US * 9 // 10
+            c0.transmit((Withdraw("x", "nobody", n),), [], list(stage.nodes))
+
+        for step in range(20):
+            stage.at(step * 10 * MILLISECOND, ask_for_more)
+        stage.at(500 * MILLISECOND, stage.client("c1").want, "x")
+        stage.run(SECOND)
+        assert stage.client("c1").has("x"), "it is left unusable"
+        return stage.client("c1").tenancies["x"].proposer.token - stage.client("c1").wall_us
+
+    assert led_on_us(REAL) <= DAY_US
+    assert led_on_us(CASTS["is led on"]) > 10 * DAY_US

@@ -16,6 +16,7 @@ BY_HAND = {
     "counts fresh installs",
     "mends under a new number",
     "believes a minority",
+    "is led on",
 }
 HINTS = {"releases the renewed": 29, "keeps the shutdown file": 12}
 """Seeds known to find them, to begin with; a change of the simulator may make others of them."""

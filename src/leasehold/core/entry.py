@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 from leasehold.core.lease import Contender, Record, decode_metadata
+
+_rank_of = attrgetter("rank")
+
+MOST_TOMBSTONES = 10_000
+"""For one resource: whoever gives up faster, for a minute, has requests that came late granted, and they expire."""
 
 
 @dataclass(slots=True)
@@ -23,6 +30,8 @@ class Waiter:
     priority: int = 0
     ticket: int = 0
     """Its number where several nodes keep the queue, each for itself; elsewhere the queue's order says it all."""
+    rank: float = field(default=0.0, compare=False)
+    """Higher than that of all before it in the queue, so that its position is soon found."""
 
 
 @dataclass(slots=True)
@@ -38,12 +47,68 @@ class Reservation:
 
 @dataclass(slots=True)
 class Waiting:
-    """The part of an entry that most entries don't have."""
+    """The part of an entry that most entries don't have. Thousands may wait, so nothing here looks at all of them often."""
 
     queue: list[Waiter] = field(default_factory=list)
+    """To be changed by the methods below."""
     reservation: Reservation | None = None
     tombstones: dict[str, int] = field(default_factory=dict)
     """Lease ids that must never be granted, and until when that is remembered."""
+    _by_id: dict[str, Waiter] = field(init=False, repr=False, compare=False)
+    _tidy_ns: int = field(default=0, init=False, repr=False, compare=False)
+    """Nothing here is over before that time."""
+
+    def __post_init__(self) -> None:
+        self._by_id = {waiter.lease_id: waiter for waiter in self.queue}
+        self._rank()
+
+    def find(self, lease_id: str) -> Waiter | None:
+        """Return the waiter with this id."""
+        return self._by_id.get(lease_id)
+
+    def position(self, waiter: Waiter) -> int:
+        """Return how many are before a waiter."""
+        return bisect_left(self.queue, waiter.rank, key=_rank_of)
+
+    def insert(self, at: int, waiter: Waiter) -> None:
+        """Let somebody wait behind so many others."""
+        queue = self.queue
+        before = queue[at - 1].rank if at else (queue[0].rank - 2 if queue else 0.0)
+        after = queue[at].rank if at < len(queue) else before + 2
+        waiter.rank = (before + after) / 2
+        queue.insert(at, waiter)
+        if not before < waiter.rank < after:  # there is no number left between the two
+            self._rank()
+        self._by_id[waiter.lease_id] = waiter
+        self._tidy_ns = min(self._tidy_ns, waiter.expiry_ns)
+
+    def _rank(self) -> None:
+        for at, waiter in enumerate(self.queue):
+            waiter.rank = float(at)
+
+    def remove(self, waiter: Waiter) -> None:
+        """Take a waiter out."""
+        del self.queue[self.position(waiter)]
+        del self._by_id[waiter.lease_id]
+
+    def bury(self, lease_id: str, until_ns: int) -> None:
+        """Never grant this id; with too many of these, the first ones are forgotten."""
+        tombstones = self.tombstones
+        tombstones.pop(lease_id, None)
+        tombstones[lease_id] = until_ns
+        if len(tombstones) > MOST_TOMBSTONES:
+            del tombstones[next(iter(tombstones))]
+        self._tidy_ns = min(self._tidy_ns, until_ns)
+
+    def tidy(self, now: int) -> None:
+        """Forget dead waiters and old tombstones."""
+        if now < self._tidy_ns:
+            return
+        self.queue[:] = [w for w in self.queue if w.expiry_ns > now]
+        self._by_id = {w.lease_id: w for w in self.queue}
+        self.tombstones = {i: until for i, until in self.tombstones.items() if until > now}
+        ends = [*(w.expiry_ns for w in self.queue), *self.tombstones.values()]
+        self._tidy_ns = min(ends, default=0)
 
     def live(self, now: int) -> list[Waiter]:
         """Return the waiters that still count, in the order of their turns."""

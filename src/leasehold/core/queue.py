@@ -25,22 +25,23 @@ def wait(table: Table, entry: Entry, op: Acquire, now: int, *, by: str, free_at:
             entry.waiting = Waiting()
         places = entry.waiting.queue
         tidy(entry, now, keep_waiting=True)
-        place = _place(entry.waiting, op.lease_id)
+        place = entry.waiting.find(op.lease_id)
+        until = now + WAITER_LIFE_NS
         if place is None:
             position = _turn(places, op.priority)
             refused = 0 < op.queue_limit <= len(places)
             if not refused:
-                place = Waiter(op.lease_id, op.holder, op.notify, table.wall_us, 0, priority=op.priority)
-                places.insert(position, place)
+                place = Waiter(op.lease_id, op.holder, op.notify, table.wall_us, until, priority=op.priority)
+                entry.waiting.insert(position, place)
         else:
-            position = places.index(place)
-        if place is not None:
-            place.expiry_ns = now + WAITER_LIFE_NS
+            position = entry.waiting.position(place)
+            place.expiry_ns = until
             place.passed = False
         if by:
             table.save(entry)
     elif entry.waiting is not None:
-        position = _turn(entry.waiting.live(now), op.priority)
+        entry.waiting.tidy(now)
+        position = _turn(entry.waiting.queue, op.priority)
     if not by and entry.waiting is not None:
         position = max(position, 1)  # behind the one that it is reserved for
         table.save(entry)  # whose turn it is, or the next one to ask might find it otherwise
@@ -67,10 +68,10 @@ def settle(
     reservation = waiting.reservation
     start = free_since
     if reservation is not None:
-        if reservation.until_ns > now and (reservation.successor or _place(waiting, reservation.lease_id) is not None):
+        called = waiting.find(reservation.lease_id)
+        if reservation.until_ns > now and (reservation.successor or called is not None):
             return reservation
         start = min(reservation.until_ns, now)
-        called = _place(waiting, reservation.lease_id)
         if called is not None and called.lease_id != showing:
             called.passed = True
         waiting.reservation = None
@@ -156,16 +157,14 @@ def is_for(reservation: Reservation, op: Acquire) -> bool:
     return op.holder == reservation.successor if reservation.successor else op.lease_id == reservation.lease_id
 
 
-def _place(waiting: Waiting, lease_id: str) -> Waiter | None:
-    return next((w for w in waiting.queue if w.lease_id == lease_id), None)
-
-
 def leave(entry: Entry, lease_id: str) -> None:
     """Take this id out of the queue, and what is reserved for it back."""
     waiting = entry.waiting
     if waiting is None:
         return
-    waiting.queue[:] = [w for w in waiting.queue if w.lease_id != lease_id]
+    waiter = waiting.find(lease_id)
+    if waiter is not None:
+        waiting.remove(waiter)
     if waiting.reservation is not None and waiting.reservation.lease_id == lease_id:
         waiting.reservation = None
 
@@ -175,7 +174,6 @@ def tidy(entry: Entry, now: int, *, keep_waiting: bool = False) -> None:
     waiting = entry.waiting
     if waiting is None:
         return
-    waiting.queue[:] = [w for w in waiting.queue if w.expiry_ns > now]
-    waiting.tombstones = {i: until for i, until in waiting.tombstones.items() if until > now}
+    waiting.tidy(now)
     if not (keep_waiting or waiting.queue or waiting.tombstones or waiting.reservation):
         entry.waiting = None

@@ -243,14 +243,14 @@ def _release(table: Table, entry: Entry, op: Release, now: int) -> Released | No
         # Whatever has become of the id so far: a copy of the request that asked for it may still be on its way.
         if entry.waiting is None:
             entry.waiting = Waiting()
-        entry.waiting.tombstones[op.lease_id] = now + TOMBSTONE_NS
+        entry.waiting.bury(op.lease_id, now + TOMBSTONE_NS)
         queue.tidy(entry, now)
     if entry.lease_id == op.lease_id and now < expiry:
         free_at = max(now, entry.granted_ns + entry.hold_at_least_ns) if entry.hold_at_least_ns else now
         end(table, entry, now, EventKind.RELEASED, free_at=free_at, to=op)
         return Released(free_at - now)
     waiting = entry.waiting
-    if waiting is not None and any(w.lease_id == op.lease_id for w in waiting.queue):
+    if waiting is not None and waiting.find(op.lease_id) is not None:
         free_at = expiry if entry.lease_id is None else expiry + entry.lock_delay_ns
         queue.leave_and_call(table, entry, waiting, op, now, free_at=free_at)
         return NotHeld("was waiting")

@@ -12,6 +12,7 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
+from leasehold.core.paxos.ballots import DAY_US
 from leasehold.core.paxos.starting import NOTHING_PROMISED, shut_down, start
 from leasehold.errors import ConfigError
 from leasehold.node import log as logging
@@ -100,6 +101,10 @@ class _Process:
             )  # fmt: skip
             if not (settings.secret or settings.tls or settings.listen.host in {"127.0.0.1", "::1", "localhost"}):
                 log("anybody who reaches this node may take and end leases: there is no secret", level="warning")
+            ahead = (service.acceptor.floor - SYSTEM.wall_us()) / DAY_US
+            if ahead > 1:
+                why = f"its floor is {ahead:.1f} days ahead, by a clock that was wrong: the others do without this node"
+                log(why, level="error", node=settings.id)
             await self._stop.wait()
             for task in tasks:
                 task.cancel()

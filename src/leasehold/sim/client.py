@@ -37,7 +37,7 @@ class Client(Process):
     def begin(self) -> None:
         """Start, knowing nothing."""
         self.up = True
-        self.ballots = Ballots()
+        self.ballots = Ballots(len(self.world.plan.nodes))
         self.pushes = Pushes(len(self.world.plan.nodes))
         self.tenancies: dict[str, Tenancy] = {}
         self.asked: dict[int, tuple[list[tuple[Tenancy, int]], int]] = {}
@@ -178,7 +178,7 @@ class Client(Process):
 
     def on_push(self, push: Push) -> None:
         """Come when called."""
-        self.ballots.saw(push.floor)
+        self.ballots.heard(push.acceptor, push.floor)
         for news in self.pushes.take(push):
             tenancy = self.tenancies.get(news.resource)
             called = getattr(news, "summons", None) is Summons.RESERVED

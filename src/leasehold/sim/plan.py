@@ -65,6 +65,8 @@ class Plan(NamedTuple):
     clock_failures: bool
     rates: tuple[tuple[str, float], ...]
     faults: tuple[Fault, ...]
+    ahead: tuple[str, ...] = ()
+    """Nodes whose wall clocks are a month ahead in the first half of the faults. A crash makes that their floor."""
 
     @property
     def calm_ns(self) -> int:
@@ -101,7 +103,13 @@ def draw(seed: int) -> Plan:
         clock_failures=clock_failures,
         rates=tuple((who, 1 + DRIFT * rng.choice((-1, -1, 1, 1, 0, rng.uniform(-1, 1)))) for who in everybody),
         faults=_at_most_one_lost_disk(faults),
+        ahead=_ahead(Random(f"leasehold/{seed}/ahead"), nodes),
     )
+
+
+def _ahead(rng: Random, nodes: tuple[str, ...]) -> tuple[str, ...]:
+    """Draw a minority, now and then."""
+    return tuple(rng.sample(nodes, rng.randrange(1, len(nodes) // 2 + 1))) if rng.random() < 0.2 else ()
 
 
 def _fault(

@@ -36,6 +36,10 @@ class Process:
         """What its wall clock shows, which may be anything."""
         return self._wall_us + self.world.now // 1000
 
+    def set_wall(self, by_us: int) -> None:
+        """Let its wall clock show so much more, or less."""
+        self._wall_us += by_us
+
     def after(self, span_ns: int, action: Callable[..., None], *details: object) -> None:
         """Do something later, by its own clock."""
         self.world.at(self.clock.when(self.now + span_ns), self.wake, self.life, action, details)

@@ -23,6 +23,7 @@ class Tally:
     partitions: int = 0
     drifted: int = 0
     jumps: int = 0
+    ahead: int = 0
     messages: int = 0
     lost: int = 0
 
@@ -46,6 +47,7 @@ class Tally:
             ("partitions", self.partitions),
             ("drifted clocks", self.drifted),
             ("clock jumps", self.jumps),
+            ("wall clocks ahead", self.ahead),
             ("messages", self.messages),
             ("messages lost", self.lost),
         )

@@ -7,6 +7,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leasehold.core.paxos.acceptor import Acceptor
+from leasehold.core.paxos.ballots import DAY_US
 from leasehold.core.paxos.proposer import Proposer
 from leasehold.core.paxos.session import Session
 from leasehold.sim.checks import Checks
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from leasehold.sim.process import Process
 
 EPOCH_US = 1_700_000_000_000_000
+MONTH_US = 30 * DAY_US
 
 
 class Cast(NamedTuple):
@@ -60,7 +62,8 @@ class World:
         self.clients: list[Client] = []
         self.processes: dict[str, Process] = {}
         for name in plan.nodes:
-            node = self.cast.node(self, name, SimClock(rates[name], rng.randrange(10**12)), self._wall())
+            clock, wall_us = SimClock(rates[name], rng.randrange(10**12)), self._wall()
+            node = self.cast.node(self, name, clock, wall_us + MONTH_US * (name in plan.ahead))
             self.nodes.append(node)
             self.processes[name] = node
         for number, name in enumerate(plan.clients):
@@ -70,11 +73,18 @@ class World:
             self.processes[name] = client
         for fault in plan.faults:
             self.at(fault.at_ns, self.strike, fault)
+        self.at(plan.active_ns // 2, self.set_right)
         self.at(plan.active_ns, self.become_calm)
 
     def _wall(self) -> int:
         """Return a wall clock's offset: they are wrong by minutes."""
         return EPOCH_US + self._rng.randrange(-120_000_000, 120_000_000)
+
+    def set_right(self) -> None:
+        """Set the wall clocks right that were a month ahead."""
+        for name in self.plan.ahead:
+            self.tally.ahead += 1
+            self.processes[name].set_wall(-MONTH_US)
 
     # --- time -----------------------------------------------------------------------------------------------------
 

@@ -44,7 +44,7 @@ class Cluster:
         self.acceptors = {name: acceptor(name) for name in "abcde"[:acceptors]}
         self.reachable = set(self.acceptors)
         self.now = SECOND
-        self.ballots = Ballots()
+        self.ballots = Ballots(acceptors)
         self.replies_take_ns = 0
 
     @property

@@ -4,8 +4,11 @@ import pytest
 
 from leasehold.core.clock import SECOND
 from leasehold.core.ops import Loss, Revoke
+from leasehold.core.paxos.acceptor import Acceptor, Config, Durable
+from leasehold.core.paxos.ballots import DAY_US
 from leasehold.core.paxos.messages import Accept, Ack, End, Look, Seen, Withdraw
 from leasehold.core.paxos.proposer import BackOff, Blocked, Ended, Freed, Kept, NoAnswer, Refusal, Send, Won
+from leasehold.core.paxos.starting import NOTHING_PROMISED
 from leasehold.core.timing import safe_span
 from tests.core.paxos.cluster import DRIFT, TTL, Cluster, acceptor, ask, asking
 
@@ -218,3 +221,62 @@ def test_one_acceptor_whose_clock_is_wrong_refuses_for_itself_only() -> None:
     cluster = Cluster()
     cluster.acceptors["a"].config = cluster.acceptors["a"].config._replace(max_ttl_ns=1)
     assert isinstance(cluster.acquire(cluster.proposer("p")), Won)
+
+
+def test_a_floor_far_ahead_of_the_others_is_not_followed_and_one_of_a_majority_is() -> None:
+    cluster = Cluster()
+    far = cluster.wall_us + 30 * DAY_US
+    cluster.acceptors["a"].floor = far
+    p = cluster.proposer("p")
+    assert isinstance(cluster.acquire(p), Won)
+    assert p.token < cluster.wall_us + SECOND
+    for _ in range(3):  # the first finds that one lacks it, the second hears what it demands
+        cluster.now += SECOND
+        assert isinstance(cluster.renew(p), Kept)
+    assert cluster.release(p) == Freed(0)
+    cluster.acceptors["b"].floor = far + 1
+    for name in "ab":
+        cluster.acceptors[name].persisted(Durable(far + 1, 0))
+        cluster.acceptors[name]._lead_us = None  # as after a restart
+    won = cluster.acquire(cluster.proposer("q"))
+    assert isinstance(won, Won)
+    assert won.token > far, "two of three demand it"
+
+
+def test_a_floor_some_hours_ahead_is_followed_so_that_all_take_the_lease_in() -> None:
+    cluster = Cluster()
+    cluster.acceptors["a"].floor = hours = cluster.wall_us + DAY_US // 4
+    p = cluster.proposer("p")
+    won = cluster.acquire(p)
+    assert isinstance(won, Won)
+    assert won.token == hours + 1
+
+
+@pytest.mark.parametrize("wrong", ["a", "b", "c"])
+def test_a_refusal_of_a_minority_fails_nothing(wrong: str) -> None:
+    """Whenever it answers: its clock is wrong, or its settings are."""
+    cluster = Cluster()
+    cluster.acceptors[wrong] = Refusing(Config(wrong), NOTHING_PROMISED, 1)
+    p = cluster.proposer("p")
+    assert isinstance(cluster.acquire(p), Won)
+    assert isinstance(cluster.renew(p), Kept)
+    assert cluster.release(p) == Freed(0)
+    q = cluster.proposer("q")
+    assert isinstance(cluster.drive(q, q.again(cluster.now, cluster.wall_us)), Won)
+
+
+def test_a_refusal_of_a_majority_is_one_whatever_was_asked() -> None:
+    cluster = Cluster()
+    p, q = cluster.proposer("p"), cluster.proposer("q")
+    assert isinstance(cluster.acquire(p), Won)
+    for name in "ac":
+        cluster.acceptors[name] = Refusing(Config(name), NOTHING_PROMISED, 1)
+    assert cluster.renew(p) == Refusal("no")
+    assert cluster.release(p) == Refusal("no"), "it was told to be free, and is not"
+    assert cluster.drive(q, q.again(cluster.now, cluster.wall_us)) == Refusal("no")
+    assert cluster.acquire(q) == Refusal("no")
+
+
+class Refusing(Acceptor):
+    def refusal(self, n: int, ttl_ns: int = 0, lock_delay_ns: int = 0, hold_ns: int = 0) -> str:
+        return "no"

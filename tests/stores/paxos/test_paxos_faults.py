@@ -10,7 +10,9 @@ import pytest
 
 from leasehold import Client
 from leasehold.core.ops import Acquire, Granted
+from leasehold.core.paxos.ballots import DAY_US
 from leasehold.errors import StoreUnavailable
+from leasehold.node.disk import DataFolder
 from leasehold.runtime.clock import SYSTEM
 from leasehold.stores.registry import open_store
 from leasehold.testing.conformance.base import PATIENCE, new_id, ns, taken, until
@@ -145,6 +147,31 @@ def test_a_node_that_is_cut_off_by_its_network_costs_nobody_anything() -> None:
                     load.goes_on()
                 load.goes_on()
         load.check()
+
+
+def test_a_node_whose_clock_was_a_month_ahead_when_it_crashed_costs_nobody_anything() -> None:
+    """Its floor is a month ahead, and the others would refuse a number above it."""
+    with paxos_cluster(3, "--max-ttl", "2s") as cluster, Client(f"{cluster.url}?namespace=ahead") as holder:
+        lease = holder.acquire("held", ttl=2)
+        node = cluster.nodes[0]
+        node.kill()
+        with DataFolder(node.data, node.name) as folder:
+            mark = folder.mark.read()
+            assert mark is not None
+            folder.mark.write(mark._replace(high_water=mark.high_water + 30 * DAY_US))
+        cluster.start(node)
+        with Client(f"{cluster.url}?namespace=ahead") as rival:
+            for _ in range(5):
+                later = rival.acquire("job", ttl=2, wait=PATIENCE)
+                assert later.token < mark.high_water + DAY_US
+                later.renew()
+                later.release()
+        for _ in range(3):  # it is handed to that node, and hears what that one demands
+            lease.renew()
+        with Load(f"{cluster.url}?namespace=load") as load:
+            load.goes_on()
+        load.check()
+        assert "days ahead" in node.log()
 
 
 def test_two_of_five_may_die() -> None:

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from leasehold import Client
-from leasehold.core.ops import Acquire, Granted, Held, Release, Unknown
+from leasehold.core.ops import Acquire, Granted, Held, Notice, Release, Released, Renew, Renewed, Unknown
+from leasehold.core.paxos.ballots import Ballots
 from leasehold.errors import StoreUnavailable
 from leasehold.runtime.clock import SYSTEM
+from leasehold.stores.paxos.store import PaxosStore
 from leasehold.stores.registry import open_store
 from leasehold.testing.conformance.base import PATIENCE, Thread, new_id, ns, taken, until
 from tests.servers.paxos import PaxosCluster, paxos_cluster
@@ -128,3 +130,39 @@ def test_a_ttl_that_is_too_long_is_refused_with_the_numbers(store: Store) -> Non
     (outcome,) = store.apply([Acquire("job", new_id(), "h", ns(61))], timeout=PATIENCE)
     assert isinstance(outcome, Unknown)
     assert str(outcome.error) == "the TTL is 61 s, and 60 s are the most here"
+
+
+class Guarded(Ballots):
+    """Sees that nobody uses it without the lock: two threads could draw one number, or take it back."""
+
+    __slots__ = ("lock",)
+
+    def __init__(self, acceptors: int, lock: threading.Lock) -> None:
+        super().__init__(acceptors)
+        self.lock = lock
+
+    def __getattribute__(self, name: str) -> object:
+        if name != "lock":
+            assert self.lock.locked(), f"{name} without the lock"
+        return super().__getattribute__(name)
+
+
+def test_numbers_are_drawn_and_noted_under_the_lock_of_the_client(store: Store) -> None:
+    assert isinstance(store, PaxosStore)
+    engine = store._engine
+    with store._engine.lock:
+        engine.ballots = Guarded(engine.acceptors, engine.lock)
+    subscription = store.subscribe("")
+    mine, rivals = new_id(), new_id()
+    (granted,) = store.apply([Acquire("job", mine, "h", ns(30), seen_token=5)], timeout=PATIENCE)
+    assert isinstance(granted, Granted)
+    waiting = Acquire("job", rivals, "rival", ns(30), queue=True, notify=subscription.address, seen_token=5)
+    (held,) = store.apply([waiting], timeout=PATIENCE)
+    assert isinstance(held, Held)
+    store._known.clear()  # as in a process that takes the lease over
+    (renewed,) = store.apply([Renew("job", mine, granted.token, ns(30))], timeout=PATIENCE)
+    assert isinstance(renewed, Renewed)
+    (released,) = store.apply([Release("job", mine)], timeout=PATIENCE)
+    assert isinstance(released, Released)
+    until(lambda: any(isinstance(news, Notice) for news in subscription.get(0.1) or ()), "the call")
+    subscription.close()

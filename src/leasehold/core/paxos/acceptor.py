@@ -50,7 +50,7 @@ from leasehold.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from leasehold.core.entry import Entry
+    from leasehold.core.entry import Entry, Waiter
     from leasehold.core.lease import Record
     from leasehold.core.ops import Acquire, Notice, Renew
     from leasehold.core.paxos.messages import Item, Request, SeedQuery, Verdict
@@ -108,6 +108,9 @@ class Acceptor:
         self.floor = 0
         """No number up to this one is taken for any resource."""
         self.wall_us = 0
+        self.ceiling = durable.high_water + DAY_US
+        """No number above this one is taken for any resource: see `_move_on`."""
+        self._lead_us: int | None = None
         self.events: list[Event] = []
         self.notices: list[Notice] = []
         self.slots: dict[str, Slot] = {}
@@ -139,9 +142,21 @@ class Acceptor:
         if self.is_silent(now):
             return SILENCE
         self.wall_us = wall_us
+        self._move_on(now, wall_us)
         verdicts = tuple([self._judge(item, now) for item in request.items])
         reply = Reply(request.serial, self.config.id, self.incarnation, verdicts)
         return Answer(reply, self._unwritten(), self._push())
+
+    def _move_on(self, now: int, wall_us: int) -> None:
+        """Say where the numbers are by now, and so how high they may go.
+
+        That is where the wall clock is, or where the numbers were at the start and the time since; whichever is higher,
+        and never back. Not where clients have taken them meanwhile: one could lead them on by a day, again and again.
+        """
+        elapsed_us = now // 1000
+        lead_us = self.durable.high_water - elapsed_us if self._lead_us is None else self._lead_us
+        self._lead_us = max(lead_us, wall_us - elapsed_us)
+        self.ceiling = self._lead_us + elapsed_us + DAY_US
 
     def _judge(self, item: Item, now: int) -> Verdict:
         return self._rules[type(item)](item, now)
@@ -187,7 +202,7 @@ class Acceptor:
         """Take a lease in."""
         op, n = item.op, item.n
         slot = self.load(op.resource)
-        why = self.refusal(slot, n, op.ttl_ns, op.lock_delay_ns, op.hold_at_least_ns) or self._misplaced(op)
+        why = self.refusal(n, op.ttl_ns, op.lock_delay_ns, op.hold_at_least_ns) or self._misplaced(op)
         if why:
             return Refused(why)
         waiting = slot.waiting
@@ -219,7 +234,7 @@ class Acceptor:
     def prepare(self, item: Prepare, now: int) -> Verdict:
         """Promise to take nobody with a lower number."""
         slot = self.load(item.resource)
-        why = self.refusal(slot, item.n)
+        why = self.refusal(item.n)
         if why:
             return Refused(why)
         if self.is_live(slot, now) and slot.lease_id != item.lease_id:
@@ -235,7 +250,7 @@ class Acceptor:
         """Renew a live record."""
         op = item.op
         slot = self.load(op.resource)
-        why = self.refusal(slot, item.n, op.ttl_ns, slot.lock_delay_ns)
+        why = self.refusal(item.n, op.ttl_ns, slot.lock_delay_ns)
         if why:
             return Refused(why)
         if slot.lease_id != op.lease_id or not self.is_live(slot, now):
@@ -249,7 +264,7 @@ class Acceptor:
     def withdraw(self, item: Withdraw, now: int) -> Verdict:
         """Undo an attempt that came to nothing."""
         slot = self.load(item.resource)
-        why = self.refusal(slot, item.n)
+        why = self.refusal(item.n)
         if why:
             return Refused(why)
         had = slot.lease_id == item.lease_id and slot.n <= item.n and self.is_live(slot, now)
@@ -262,7 +277,7 @@ class Acceptor:
         """End a lease that its owner is done with, or take the owner out of the queue."""
         op = item.op
         slot = self.load(op.resource)
-        why = self.refusal(slot, item.n)
+        why = self.refusal(item.n)
         if why:
             return Refused(why)
         own = slot.n if slot.lease_id == op.lease_id else 0
@@ -271,7 +286,7 @@ class Acceptor:
         if op.abandon:
             if slot.waiting is None:
                 slot.waiting = Waiting()
-            slot.waiting.tombstones[op.lease_id] = now + rules.TOMBSTONE_NS
+            slot.waiting.bury(op.lease_id, now + rules.TOMBSTONE_NS)
             queue.tidy(slot, now)
             self.save(slot)
         self.close(slot, n, op.lease_id)
@@ -280,7 +295,7 @@ class Acceptor:
             rules.end(self, slot, now, EventKind.RELEASED, free_at=free_at, to=op)
             return Dropped(free_at - now)
         waiting = slot.waiting
-        if waiting is not None and any(w.lease_id == op.lease_id for w in waiting.queue):
+        if waiting is not None and waiting.find(op.lease_id) is not None:
             free_at = expiry if slot.lease_id is None else expiry + slot.lock_delay_ns
             queue.leave_and_call(self, slot, waiting, op, now, free_at=free_at)
             return Nothing("was waiting")
@@ -341,7 +356,7 @@ class Acceptor:
         """Whether somebody has it."""
         return slot.lease_id is not None and now < self.expiry(slot)
 
-    def refusal(self, slot: Slot, n: int, ttl_ns: int = 0, lock_delay_ns: int = 0, hold_ns: int = 0) -> str:
+    def refusal(self, n: int, ttl_ns: int = 0, lock_delay_ns: int = 0, hold_ns: int = 0) -> str:
         """Say why this can't be had from any acceptor with these settings; empty: it can."""
         longest = self.config.max_ttl_ns
         if ttl_ns > longest or hold_ns > longest:
@@ -349,8 +364,8 @@ class Acceptor:
         if lock_delay_ns > self.config.max_lock_delay_ns:
             most = self.config.max_lock_delay_ns / SECOND
             return f"the lock delay is {lock_delay_ns / SECOND:.6g} s, and {most:.6g} s are the most here"
-        ahead = n - max(self.floor_of(slot), self.wall_us)
-        if ahead > DAY_US or n >= TOKEN_LIMIT:
+        if n > self.ceiling or n >= TOKEN_LIMIT:
+            ahead = n - self.ceiling + DAY_US
             return f"the number is {ahead / DAY_US:.1f} days ahead of this node's: some clock is wrong"
         return ""
 
@@ -359,9 +374,10 @@ class Acceptor:
         held = queue.wait(self, slot, item.op, now, by=by, free_at=free_at)
         position, ticket = held.position, 0
         if item.op.queue and not held.refused and slot.waiting is not None:
-            ticket = _draw(slot.waiting, item)
-            places = [waiter.lease_id for waiter in slot.waiting.queue]
-            position = max(places.index(item.op.lease_id), 0 if by else 1)
+            place = slot.waiting.find(item.op.lease_id)
+            assert place is not None
+            ticket = _draw(slot.waiting, place, item.ticket)
+            position = max(slot.waiting.position(place), 0 if by else 1)
         return HeldBy(held.by, held.token, held.remaining_ns, position, ticket, self.floor_of(slot))
 
     def promise(self, slot: Slot, n: int, lease_id: str) -> None:
@@ -488,11 +504,12 @@ class Acceptor:
             siblings.discard(slot.resource)
 
 
-def _draw(waiting: Waiting, item: Accept) -> int:
+def _draw(waiting: Waiting, place: Waiter, ticket: int) -> int:
     """Return the asker's ticket: the majority's, where it has one already, or else the next one here."""
-    place = next(waiter for waiter in waiting.queue if waiter.lease_id == item.op.lease_id)
-    place.ticket = item.ticket or place.ticket or max(waiter.ticket for waiter in waiting.queue) + 1
-    waiting.queue.sort(key=lambda waiter: waiter.ticket)
+    if not place.ticket or ticket not in {0, place.ticket}:
+        waiting.remove(place)
+        place.ticket = ticket or (waiting.queue[-1].ticket if waiting.queue else 0) + 1
+        waiting.insert(bisect_right(waiting.queue, place.ticket, key=lambda waiter: waiter.ticket), place)
     return place.ticket
 
 

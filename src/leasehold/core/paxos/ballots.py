@@ -9,7 +9,13 @@ from typing import Final
 
 SECOND_US: Final = 1_000_000
 DAY_US: Final = 24 * 3600 * SECOND_US
-"""An acceptor refuses a number that is further ahead of both its floor and its wall clock: nobody burns the numbers."""
+"""An acceptor refuses a number that is further ahead of where it thinks the numbers are: nobody burns them."""
+TRUST_US: Final = DAY_US // 2
+"""How far ahead of its own reckoning a client follows the floor of a single acceptor.
+
+Half of what acceptors allow: where the clocks of both are wrong by less than that, a number that a client was led to is
+taken by all others.
+"""
 
 
 def majority(acceptors: int) -> int:
@@ -18,18 +24,45 @@ def majority(acceptors: int) -> int:
 
 
 class Ballots:
-    """The highest number that this client has used or heard of. All its proposers share it."""
+    """What a client knows of numbers. All its proposers share it, so whoever uses it holds the client's lock."""
 
-    __slots__ = ("seen",)
+    __slots__ = ("_floors", "_majority", "used")
 
-    def __init__(self) -> None:
-        self.seen = 0
+    def __init__(self, acceptors: int) -> None:
+        self._majority = majority(acceptors)
+        self._floors: dict[str, int] = {}
+        """By acceptor: the highest number that it has said it won't take."""
+        self.used = 0
+        """The highest number that this client has drawn, or seen granted."""
 
     def saw(self, n: int) -> None:
-        """Take note of a number, so that the next one is above it."""
-        self.seen = max(self.seen, n)
+        """Take note of a number that was granted, so that the next one is above it."""
+        self.used = max(self.used, n)
+
+    def heard(self, who: str, floor: int) -> None:
+        """Take note of what one acceptor demands."""
+        if floor > self._floors.get(who, 0):
+            self._floors[who] = floor
+
+    def heeds(self, floor: int, wall_us: int) -> bool:
+        """Whether to go above that floor.
+
+        Not where it is far ahead of both the own wall clock and what a majority demands: the acceptor's wall clock was
+        days ahead once, and a number above its floor would be refused by all others.
+        """
+        floors = sorted(self._floors.values(), reverse=True)
+        agreed = floors[self._majority - 1] if len(floors) >= self._majority else 0
+        return floor <= max(wall_us, agreed) + TRUST_US
 
     def fresh(self, wall_us: int) -> int:
-        """Return a number that this client has never used, above all that it has heard of."""
-        self.seen = max(self.seen + 1, wall_us)
-        return self.seen
+        """Return a number that this client has never used, above all that it has heard of and heeds."""
+        return self._draw(max(self.used + 1, wall_us), wall_us)
+
+    def next(self, wall_us: int) -> int:
+        """Return one that is no higher than it has to be: the wall clock only says which floors to heed."""
+        return self._draw(self.used + 1, wall_us)
+
+    def _draw(self, least: int, wall_us: int) -> int:
+        heeded = [floor for floor in self._floors.values() if floor >= least and self.heeds(floor, wall_us)]
+        self.used = max(heeded) + 1 if heeded else least
+        return self.used

@@ -159,7 +159,6 @@ class Proposer:
         self.majority = majority(acceptors)
         self.drift = drift
         self.ballots = ballots
-        ballots.saw(op.seen_token)
         self.n = 0
         """The highest number that this owner has used."""
         self.token = 0
@@ -179,6 +178,7 @@ class Proposer:
         """Begin an attempt to get it. What is held already is renewed: to ask twice changes nothing."""
         if self.token:
             return self.renew(self.op.ttl_ns, now)
+        self.ballots.saw(self.op.seen_token)
         self.n = self.ballots.fresh(wall_us)
         return [self._begin(Kind.ACCEPT, Accept(self.op, self.n, self.ticket), now, self.op.ttl_ns)]
 
@@ -189,6 +189,7 @@ class Proposer:
 
     def renew(self, ttl_ns: int, now: int, *, children: bool = False) -> list[Step]:
         """Begin to renew it: under the same number, which rises only where an acceptor demands it."""
+        self.ballots.saw(self.token)
         op = Renew(self.op.resource, self.op.lease_id, self.token, ttl_ns)
         return [self._begin(Kind.EXTEND, Extend(op, self.n, children), now, ttl_ns)]
 
@@ -201,14 +202,14 @@ class Proposer:
         """Take over a lease whose id, token and deadline are known from elsewhere."""
         self.token = self.n = self.confirmed_n = token
         self.deadline_ns = deadline_ns
-        self.ballots.saw(token)
 
     def on_verdict(self, who: str, number: int, verdict: Verdict, now: int, wall_us: int) -> list[Step]:
         """Take in what an acceptor answered to the attempt of that number."""
         if isinstance(verdict, _TELL_THE_FLOOR):
-            self.ballots.saw(verdict.floor)
+            self.ballots.heard(who, verdict.floor)
         if number == self._healing and isinstance(verdict, Low):
-            self.n = self.ballots.fresh(0)  # the next renewal carries it; what that one finds missing is mended again
+            if self.ballots.heeds(verdict.floor, wall_us):
+                self.n = self.ballots.next(wall_us)  # for the next renewal; what that finds missing is mended again
             return []
         attempt = self.attempt
         if attempt is None or number != attempt.number or who in attempt.answers:
@@ -242,10 +243,11 @@ class Proposer:
             return self._on_majority(attempt, now)
         if acks == len(attempt.answers):
             return []
-        lows = attempt.said(Low)
+        lows = self.lows(attempt, wall_us)
         last = attempt.answers[next(reversed(attempt.answers))]
-        if isinstance(last, Refused) and attempt.said(Refused) > self.acceptors - self.majority:
-            return self._give_up(attempt, Refusal(last.why))
+        refusal = self.refused(attempt)
+        if refusal is not None:
+            return self._give_up(attempt, refusal)
         if isinstance(last, Gone) and last.reason is not Loss.EXPIRED:
             return self._give_up(attempt, Ended(last.reason, last.remaining_ns))
         blocked = self.believed(attempt)
@@ -258,6 +260,16 @@ class Proposer:
         if acks + self.acceptors - len(attempt.answers) < self.majority:
             return self._give_up(attempt, BackOff())
         return []
+
+    def lows(self, attempt: Attempt, wall_us: int) -> int:
+        """Count the acceptors that would take a higher number. One that is days ahead of the others votes against."""
+        answers = attempt.answers.values()
+        return sum([isinstance(answer, Low) and self.ballots.heeds(answer.floor, wall_us) for answer in answers])
+
+    def refused(self, attempt: Attempt) -> Refusal | None:
+        """Say why it can't be had, where so many refuse it that the others are no majority: one may have a wrong clock."""
+        whys = [answer.why for answer in attempt.answers.values() if isinstance(answer, Refused)]
+        return Refusal(whys[-1]) if len(whys) > self.acceptors - self.majority else None
 
     def _on_majority(self, attempt: Attempt, now: int) -> list[Step]:
         ttl_ns = _granted(attempt)
@@ -294,6 +306,9 @@ class Proposer:
         blocked = self.believed(attempt)
         if blocked is not None:
             return self._give_up(attempt, blocked)
+        refusal = self.refused(attempt)
+        if refusal is not None:
+            return self._give_up(attempt, refusal)
         promised = attempt.said(Promised)
         if promised >= self.majority:
             return [self._begin(Kind.ACCEPT, Accept(self.op, self.n, self.ticket), now, self.op.ttl_ns)]
@@ -312,12 +327,12 @@ class Proposer:
 
     # --- renewing -------------------------------------------------------------------------------------------------
 
-    def _on_extend(self, attempt: Attempt, now: int, wall_us: int) -> list[Step]:  # noqa: ARG002
+    def _on_extend(self, attempt: Attempt, now: int, wall_us: int) -> list[Step]:
         if self.extended(attempt) >= self.majority:
             return self._on_extended(attempt, now)
-        acks, lows = attempt.said(Ack), attempt.said(Low)
+        acks, lows = attempt.said(Ack), self.lows(attempt, wall_us)
         if lows and acks + lows >= self.majority:
-            self.n = self.ballots.fresh(0)
+            self.n = self.ballots.next(wall_us)
             return self.renew(attempt.ttl_ns, now)
         if len(attempt.answers) - acks - lows > self.acceptors - self.majority:
             return self._on_loss(attempt)
@@ -357,9 +372,9 @@ class Proposer:
     def _on_loss(self, attempt: Attempt) -> list[Step]:
         """Say why it can't be renewed any more. Nothing is withdrawn: what is left of it protects the holder still."""
         attempt.open = False
-        refused = next((answer for answer in attempt.answers.values() if isinstance(answer, Refused)), None)
-        if refused is not None:
-            return [Refusal(refused.why)]
+        refusal = self.refused(attempt)
+        if refusal is not None:
+            return [refusal]
         gone = [answer for answer in attempt.answers.values() if isinstance(answer, Gone)]
         for reason in (Loss.REVOKED, Loss.RELEASED, Loss.TAKEN):
             left = [answer.remaining_ns for answer in gone if answer.reason is reason]
@@ -370,9 +385,12 @@ class Proposer:
     # --- releasing ------------------------------------------------------------------------------------------------
 
     def _on_drop(self, attempt: Attempt, now: int, wall_us: int) -> list[Step]:  # noqa: ARG002
-        if len(attempt.answers) < self.majority:
+        refusal = self.refused(attempt)
+        if refusal is None and len(attempt.answers) - attempt.said(Refused) < self.majority:
             return []
         attempt.open = False
+        if refusal is not None:
+            return [refusal]
         free_in = [answer.free_in_ns for answer in attempt.answers.values() if isinstance(answer, Dropped)]
         return [Freed(max(free_in, default=None))]
 

@@ -242,7 +242,7 @@ class Table:
             value = kv.value
             place = Waiter(id_of(kv), value["holder"], value["notify"], value["since_us"], now + WAITER_LIFE_NS)
             place.priority = value.get("priority", 0)
-            waiting.queue.append(place)
+            waiting.insert(len(waiting.queue), place)
         never = [kv for kv in snapshot.waits if "//never/" in kv.key]
         waiting.tombstones = {id_of(kv): now + TOMBSTONE_NS for kv in never}
         if entry.lease_id is None:

@@ -85,7 +85,7 @@ class Engine:
         self.address = address
         self.acceptors = len(address.nodes)
         self.majority = majority(self.acceptors)
-        self.ballots = Ballots()
+        self.ballots = Ballots(self.acceptors)
         self._clock = clock
         self._closed = False
         self._start()
@@ -143,6 +143,11 @@ class Engine:
                     self._followers.pop(call, None)
                     if self._reader is None:
                         self._pass_on()  # it may have been its turn to read
+
+    def heard(self, who: str, floor: int) -> None:
+        """Take note of what a node demands of numbers, as those who listen to it hear it."""
+        with self.lock:
+            self.ballots.heard(who, floor)
 
     @property
     def _ready(self) -> bool:

@@ -131,7 +131,7 @@ class PaxosStore:
         """Be told, over connections of its own."""
         from leasehold.stores.paxos.subscription import PaxosSubscription  # noqa: PLC0415
 
-        return PaxosSubscription(self._address, self._clock, self._space, prefix, self._engine.ballots.saw)
+        return PaxosSubscription(self._address, self._clock, self._space, prefix, self._engine.heard)
 
     def close(self) -> None:
         """Let go of the connections."""

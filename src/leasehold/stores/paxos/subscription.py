@@ -48,13 +48,13 @@ class PaxosSubscription:
     """A connection to each node."""
 
     def __init__(
-        self, address: PaxosAddress, clock: Clock, space: str, prefix: str | None, saw: Callable[[int], None]
+        self, address: PaxosAddress, clock: Clock, space: str, prefix: str | None, heard: Callable[[str, int], None]
     ) -> None:
         self._server = address
         self._clock = clock
         self._space = space
         self._prefix = None if prefix is None else space + prefix
-        self._saw = saw
+        self._heard = heard
         self._name = os.urandom(8).hex()
         self._sources = [Source(place) for place in address.nodes]
         self._pushes = Pushes(len(self._sources))
@@ -135,7 +135,7 @@ class PaxosSubscription:
             self._lose(source, link)
 
     def _take(self, link: Link, news: frames.News) -> None:
-        self._saw(news.floor)
+        self._heard(link.acceptor, news.floor)
         push = Push(link.acceptor, link.incarnation, news.floor, tuple(news.events), tuple(news.notices))
         space = len(self._space)
         for item in self._pushes.take(push):

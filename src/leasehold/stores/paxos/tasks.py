@@ -224,6 +224,13 @@ class CountingTask(Task):
         """Finish, if that is enough."""
         raise NotImplementedError
 
+    def refused(self) -> bool:
+        """Finish, where so many refuse it that the others are no majority."""
+        whys = [verdict.why for verdict in self.said.values() if isinstance(verdict, Refused)]
+        if len(whys) > self.acceptors - self._majority:
+            self.finish(Unknown(ConfigError(whys[-1])))
+        return self.done
+
 
 class RevokeTask(CountingTask):
     """End somebody's lease. It has ended when a majority won't have it renewed."""
@@ -246,9 +253,8 @@ class RevokeTask(CountingTask):
             self.finish(Released(max(ended)))
         elif sum(isinstance(verdict, Nothing) for verdict in self.said.values()) >= self._majority:
             self.finish(Released(max(ended)) if ended and self._op.force else NotHeld())
-        elif any(isinstance(verdict, Refused) for verdict in self.said.values()):
-            why = next(verdict.why for verdict in self.said.values() if isinstance(verdict, Refused))
-            self.finish(Unknown(ConfigError(why)))
+        else:
+            self.refused()
 
     def on_timeout(self) -> list[Step]:
         """Ask again: whether it has ended isn't clear."""
@@ -274,9 +280,7 @@ class LookTask(CountingTask):
 
     def decide(self) -> None:
         """Finish, if that is enough."""
-        refused = next((verdict for verdict in self.said.values() if isinstance(verdict, Refused)), None)
-        if refused is not None:
-            self.finish(Unknown(ConfigError(refused.why)))
+        if self.refused():
             return
         seen = [view.records for view in self.views()]
         if len(seen) >= self._majority and not in_doubt(seen, self.acceptors):
