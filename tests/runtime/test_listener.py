@@ -232,6 +232,7 @@ def test_whoever_waits_a_second_time_reads_again() -> None:
     """As a waiter does that came by itself in between, to say that it still lives."""
     store = SimpleNamespace(subscribe=Line)
     waiters = Waiters(store, HERE, lambda _: None)
+    waiters.start()
     assert waiters.address == "me"
     line: Any = waiters._subscription
     waiters.expect("id")

@@ -68,6 +68,21 @@ def test_many_waiters_are_all_called_when_another_process_ends(sqlite_url: str) 
         assert wait_for_many(sqlite_url, child.end) < 2 * AT_ONCE
 
 
+@pytest.mark.usefixtures("_nobody_comes_by_itself")
+def test_places_that_were_made_before_anything_was_asked_are_called_too(url: str, other: Client) -> None:
+    theirs = other.acquire("r", ttl=60)
+
+    async def main() -> None:
+        async with AsyncClient(url) as client, asyncio.timeout(PATIENCE):
+            waiting = asyncio.ensure_future(client.wait_any(client.places(["r"], ttl=60)))
+            while not await client.contenders("r"):  # noqa: ASYNC110 - a bounded look
+                await asyncio.sleep(0.01)
+            await asyncio.to_thread(theirs.release)
+            assert await waiting is not None
+
+    asyncio.run(main())
+
+
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_nobody_elses_descriptor_is_closed_while_the_dead_are_swept(
     sqlite_url: str, open_client: Callable[..., Client]

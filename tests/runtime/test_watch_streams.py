@@ -29,7 +29,7 @@ def test_an_async_for_left_after_one_of_several_events_goes_on_with_the_next(url
     async def main() -> None:
         seen: list[tuple[EventKind, str]] = []
         async with AsyncClient(url) as client, asyncio.timeout(PATIENCE):
-            stream = client.watch()
+            stream = await client.watch()
             for n in range(3):
                 await (await client.acquire(f"k{n}")).release()
             for _ in range(6):

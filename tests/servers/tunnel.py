@@ -49,8 +49,14 @@ class Tunnel:
                     near.close()
                     continue
                 self._ends += [near, far]
-                for source, target in ((near, far), (far, near)):
-                    threading.Thread(target=self._pump, args=(source, target, self._dead), daemon=True).start()
+                for pump, source, target in ((self._there, near, far), (self._back, far, near)):
+                    threading.Thread(target=pump, args=(source, target, self._dead), daemon=True).start()
+
+    def _there(self, source: socket.socket, target: socket.socket, dead: threading.Event) -> None:
+        self._pump(source, target, dead)
+
+    def _back(self, source: socket.socket, target: socket.socket, dead: threading.Event) -> None:
+        self._pump(source, target, dead)
 
     @staticmethod
     def _pump(source: socket.socket, target: socket.socket, dead: threading.Event) -> None:
@@ -60,3 +66,18 @@ class Tunnel:
                     target.sendall(data)
             if not dead.is_set():
                 target.shutdown(socket.SHUT_WR)
+
+
+class SlowTunnel(Tunnel):
+    """What comes back is late; each part of it, where the parts are small."""
+
+    delay = 0.0
+    size = 65536
+
+    def _back(self, source: socket.socket, target: socket.socket, dead: threading.Event) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                for start in range(0, len(data), self.size):
+                    dead.wait(self.delay)
+                    target.sendall(data[start : start + self.size])
+            target.shutdown(socket.SHUT_WR)

@@ -253,7 +253,7 @@ def test_a_loop_that_never_waits_for_long_does_not_stop_time() -> None:
 def test_the_face_of_the_client_is_whole() -> None:
     async def main(process: SimProcess) -> None:
         async with process.client() as leases, process.client(holder="other") as others:
-            watch = others.watch("job")
+            watch = await others.watch("job")
             async with leases.acquire("job", ttl=10) as lease:
                 assert (await watch.__anext__()).token == lease.token
                 with pytest.raises(LeaseHeld):
@@ -272,6 +272,19 @@ def test_the_face_of_the_client_is_whole() -> None:
     ran = alone(main, seconds=300)
     assert ran.ok
     assert ran.seconds < 110
+
+
+def test_a_wait_for_an_event_that_was_given_up_may_be_taken_up_again_at_once() -> None:
+    async def main(process: SimProcess) -> None:
+        async with process.client() as leases, leases.watch("job") as events:
+            for _ in range(5):
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(0.2):
+                        await anext(events)
+            lease = await leases.acquire("job", ttl=10)
+            assert (await anext(events)).token == lease.token
+
+    assert alone(main).ok
 
 
 def test_nothing_is_left_when_it_is_over() -> None:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from leasehold.client.base import BaseClient
 from leasehold.client.body import Body
-from leasehold.client.crowd import check_places, dispose, granted, let_go, settle
+from leasehold.client.crowd import check_places, dispose, granted, let_go, settle, tell_where
+from leasehold.client.errand import Errand
 from leasehold.client.grant import BaseGrant, request, transactional
 from leasehold.client.options import handover, require
 from leasehold.client.place import BasePlace, give_up, soonest
@@ -47,7 +48,7 @@ from leasehold.runtime.watch import Watch
 from leasehold.stores.base import Capability
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
     from types import TracebackType
     from typing import Any, Self, TypeVar, Unpack
 
@@ -310,6 +311,8 @@ class AsyncClient(BaseClient):
     ``timeout`` bounds how long one answer of the store is waited for.
     """
 
+    _connecting: Errand | None = None
+
     def acquire(
         self,
         resource: str,
@@ -340,8 +343,8 @@ class AsyncClient(BaseClient):
         """
         self._engine.require_open()
         terms = self._terms.terms(ttl, options)
-        claim = make_claim(self._engine, resource, terms, None)
-        place = AsyncPlace(self, claim, terms)
+        await self._listen()
+        place = AsyncPlace(self, make_claim(self._engine, resource, terms, None), terms)
         await place.wait(0)
         return place
 
@@ -378,6 +381,7 @@ class AsyncClient(BaseClient):
         **options: Unpack[Options],
     ) -> dict[str, AsyncLease]:
         """Ask for several in one batch, and return the leases on those that are free now, by name."""
+        await self._listen()
         places = self._places(resources, ttl, 0, options)
         try:
             while asking := [place for place in places if place._open]:
@@ -422,6 +426,8 @@ class AsyncClient(BaseClient):
             return lease
         until_ns = places[0]._until(timeout)
         try:
+            await self._listen()
+            tell_where(self._engine, places)
             while True:
                 again_ns = await self._ask(places)
                 if (lease := granted(places)) is not None or self._engine.clock.now() >= until_ns:
@@ -464,7 +470,8 @@ class AsyncClient(BaseClient):
         """
         store = transactional(self._engine)
         terms = self._terms.terms(ttl, options)
-        op = request(self._engine, resource, terms, options)
+        await self._listen()
+        op = request(make_claim(self._engine, resource, terms, 0), options)
         return AsyncGrant(self._engine, op, terms, (await store.apply_in_async(connection, [op]))[0])
 
     async def get(self, resource: str) -> Record | None:
@@ -504,7 +511,10 @@ class AsyncClient(BaseClient):
         return outcome.free_in_ns / 1e9 if isinstance(outcome, Released) else None
 
     def watch(self, prefix: str = "") -> AsyncWatch:
-        """Return the stream of what happens from now on to resources that start with the prefix."""
+        """Return the stream of what happens to resources that start with the prefix.
+
+        From when it is entered (``async with``), awaited or first asked for an event: nothing is asked of the store yet.
+        """
         self._engine.require_open()
         return AsyncWatch(Watch(self._engine, check_prefix(prefix)))
 
@@ -563,6 +573,8 @@ class AsyncClient(BaseClient):
     async def _acquire(self, resource: str, terms: Terms, wait: Duration | None) -> AsyncLease:
         engine = self._engine
         engine.require_open()
+        if not engine.waiters.started:
+            await self._listen()
         claim = make_claim(engine, resource, terms, wait)
         try:
             engine.waiters.expect(claim.op.lease_id)
@@ -604,6 +616,17 @@ class AsyncClient(BaseClient):
         terms = self._terms.terms(ttl, options)
         return [AsyncPlace(self, make_claim(self._engine, resource, terms, wait), terms) for resource in resources]
 
+    async def _listen(self) -> None:
+        """Have the store know where to call us: at the first use that means to connect, which the loop must not wait for."""
+        if not self._engine.waiters.started:
+            if self._connecting is None:
+                self._connecting = Errand(self._connect)
+            await self._connecting.run()
+            self._engine.require_open()
+
+    def _connect(self) -> None:
+        self._engine.waiters.start()
+
     async def _ask(self, places: Sequence[AsyncPlace]) -> int:
         """Ask for all of these together, and return when to ask again."""
         answers = await _call_each(self._engine, [place._claim.sending() for place in places])
@@ -636,21 +659,27 @@ class AsyncClient(BaseClient):
 
 
 class AsyncWatch:
-    """Iterate over it with ``async for``; close it when done."""
+    """Iterate over it with ``async for``; close it when done. Enter or await it first, to miss nothing from there on."""
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
+        self._opening = Errand(watch.open)
+        self._polling = Errand(partial(watch.poll, WATCH_POLL))
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self.__aenter__().__await__()
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Event:
         """Wait for the next event."""
+        await self
         while (event := self._watch.take()) is None:
             if self._watch.ended:
                 self.close()
                 raise StopAsyncIteration
-            await asyncio.to_thread(self._watch.poll, WATCH_POLL)
+            await self._polling.run()
         return event
 
     def close(self) -> None:
@@ -658,6 +687,8 @@ class AsyncWatch:
         self._watch.close()
 
     async def __aenter__(self) -> Self:
+        if not self._watch.opened and not self._watch.ended:
+            await self._opening.run()
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -64,6 +64,13 @@ def check_places(places: Sequence[BasePlace]) -> None:
             place._require_open()
 
 
+def tell_where(engine: Engine, places: Sequence[BasePlace]) -> None:
+    """Have them called at this client's address, also those that were made before it had one."""
+    for place in places:
+        if not place._claim.op.notify:
+            place._claim.op = place._claim.op._replace(notify=engine.waiters.address)
+
+
 def granted(places: Sequence[BasePlace]) -> Any:
     """Return the first lease that has been granted, or None."""
     return next((place.lease for place in places if place.lease is not None), None)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leasehold.client.terms import make_claim
 from leasehold.core.claim import Take, held_error
 from leasehold.core.ops import Granted, Held, Loss, Lost, Renew, Renewed, Unknown
 from leasehold.errors import ConfigError, LeaseLost
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from leasehold.client.options import Options, Terms
+    from leasehold.core.claim import Claim
     from leasehold.core.ops import Acquire, Outcome
     from leasehold.runtime.engine import Engine
 
@@ -78,9 +78,9 @@ def transactional(engine: Engine) -> Transactional:
     return engine.store
 
 
-def request(engine: Engine, resource: str, terms: Terms, options: Options) -> Acquire:
+def request(claim: Claim, options: Options) -> Acquire:
     """Return the request: one that doesn't wait, or the transaction would keep its locks meanwhile."""
     for name in ("priority", "queue_limit"):
         if name in options:
             raise ConfigError(f"{name} is for those who wait, and inside a transaction nobody does")
-    return make_claim(engine, resource, terms, 0).op
+    return claim.op

@@ -266,7 +266,7 @@ class Client(BaseClient):
         """
         self._engine.require_open()
         terms = self._terms.terms(ttl, options)
-        claim = make_claim(self._engine, resource, terms, wait)
+        claim = self._claim(resource, terms, wait)
         try:
             self._engine.waiters.expect(claim.op.lease_id)
             lease = self._pursue(claim, terms, FOR_EVER_NS)
@@ -289,7 +289,7 @@ class Client(BaseClient):
         """
         self._engine.require_open()
         terms = self._terms.terms(ttl, options)
-        place = Place(self, make_claim(self._engine, resource, terms, None), terms)
+        place = Place(self, self._claim(resource, terms, None), terms)
         place.wait(0)
         return place
 
@@ -405,7 +405,7 @@ class Client(BaseClient):
         """
         store = transactional(self._engine)
         terms = self._terms.terms(ttl, options)
-        op = request(self._engine, resource, terms, options)
+        op = request(self._claim(resource, terms, 0), options)
         return Grant(self._engine, op, terms, store.apply_in(connection, [op])[0])
 
     def get(self, resource: str) -> Record | None:
@@ -445,7 +445,7 @@ class Client(BaseClient):
     def watch(self, prefix: str = "") -> Watch:
         """Return the stream of what happens from now on to resources that start with the prefix."""
         self._engine.require_open()
-        return Watch(self._engine, check_prefix(prefix))
+        return Watch(self._engine, check_prefix(prefix)).open()
 
     def campaign(
         self,
@@ -512,7 +512,14 @@ class Client(BaseClient):
     ) -> Sequence[Place]:
         self._engine.require_open()
         terms = self._terms.terms(ttl, options)
-        return [Place(self, make_claim(self._engine, resource, terms, wait), terms) for resource in resources]
+        return [Place(self, self._claim(resource, terms, wait), terms) for resource in resources]
+
+    def _claim(self, resource: str, terms: Terms, wait: Duration | None) -> Claim:
+        """Return a fresh attempt, by a client that the store can call."""
+        waiters = self._engine.waiters
+        if not waiters.started:
+            waiters.start()
+        return make_claim(self._engine, resource, terms, wait)
 
     def _ask(self, places: Sequence[Place]) -> int:
         """Ask for all of these together, and return when to ask again."""

@@ -156,6 +156,7 @@ class AsyncObservation:
     async def __anext__(self) -> Leader | None:
         """Wait for the next change."""
         if not self._begun:
+            await self._watch  # before we look, so that no change falls in between
             self._leaders.begin(Leader.of(await self._client.get(self._name)))
             self._begun = True
             return self._leaders.leader

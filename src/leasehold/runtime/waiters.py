@@ -29,18 +29,38 @@ class Waiters:
         self._host = host
         self._on_revoked = on_revoked
         self._lock = threading.Lock()
+        self._starting = threading.Lock()
         self._gone = host.condition()
         self._bells: dict[str, Callable[[], object] | bool] = {}
         self._waiting: dict[str, Bell] = {}
         self._subscription: Subscription | None = None
         self._listener: Listener | None = None
-        self._started = self._closed = False
+        self.started = self._closed = False
+
+    def start(self) -> None:
+        """Have the store reach this client: opens the subscription, which may take as long as to connect does."""
+        with self._starting:
+            if self.started:
+                return
+            subscription = None
+            try:
+                subscription = self._store.subscribe()
+                if subscription is not None:
+                    self._listener = Listener(subscription, self._host, self._take)
+            except LeaseholdError as error:
+                log().warning("waiters will not be called, and come at the known times instead: %s", error)
+            except BaseException:
+                if subscription is not None:
+                    subscription.close()
+                raise
+            self._subscription = subscription
+            self.started = True
+        if self._closed:
+            self.close()
 
     @property
     def address(self) -> str:
-        """Where the store reaches this client; opens the subscription at the first use."""
-        if not self._started:
-            self._start()
+        """Where the store reaches this client, once it does."""
         return "" if self._subscription is None else self._subscription.address
 
     def expect(self, lease_id: str) -> None:
@@ -103,24 +123,6 @@ class Waiters:
         self._closed = True
         if self._listener is not None:
             self._listener.close()
-
-    def _start(self) -> None:
-        with self._lock:
-            if self._started:
-                return
-            subscription = None
-            try:
-                subscription = self._store.subscribe()
-                if subscription is not None:
-                    self._listener = Listener(subscription, self._host, self._take)
-            except LeaseholdError as error:
-                log().warning("waiters will not be called, and come at the known times instead: %s", error)
-            except BaseException:
-                if subscription is not None:
-                    subscription.close()
-                raise
-            self._subscription = subscription
-            self._started = True
 
     def _take(self, news: list[Event | Notice]) -> None:
         for item in news:

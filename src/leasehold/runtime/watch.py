@@ -15,29 +15,41 @@ if TYPE_CHECKING:
     from typing import Self
 
     from leasehold.runtime.engine import Engine
+    from leasehold.stores.base import Subscription
 
 LONGEST_SLEEP = 1.0
 """Seconds between two looks at the state where the store doesn't push, and at whether we are still wanted."""
 
 
 class Watch:
-    """Iterate over it; close it when done. Registered when it is made, so nothing that follows is missed."""
+    """Iterate over it; close it when done. Once it is open, nothing that follows is missed."""
 
     def __init__(self, engine: Engine, prefix: str) -> None:
         self._engine = engine
         self._prefix = prefix
         self._watching = Watching()
         self._ready: deque[Event] = deque()
-        self._closed = False
+        self.opened = self._closed = False
         self._polling = threading.Lock()
-        self._subscription = engine.store.subscribe(prefix)
-        engine.watches.add(self)
-        try:
-            self._resync()
-        except BaseException:
-            self.close()
-            raise
-        self._ready.clear()  # what was there before is known, not news
+        self._subscription: Subscription | None = None
+
+    def open(self) -> Self:
+        """Register with the store. What fails may be tried again."""
+        with self._polling:
+            if self.opened or self._closed:
+                return self
+            self._subscription = self._engine.store.subscribe(self._prefix)
+            self._engine.watches.add(self)
+            try:
+                self._resync()
+            except BaseException:
+                self._sign_off()
+                raise
+            self._ready.clear()  # what was there before is known, not news
+            self.opened = True
+        if self.ended:  # meanwhile, when there was nothing to sign off yet
+            self._sign_off()
+        return self
 
     def __iter__(self) -> Self:
         return self
@@ -106,9 +118,7 @@ class Watch:
         """End the stream."""
         if not self._closed:
             self._closed = True
-            self._engine.watches.discard(self)
-            if self._subscription is not None:
-                self._subscription.close()
+            self._sign_off()
 
     def abandon(self) -> None:
         """In a forked child: it is the parent's, so it ends here without a word to the store."""
@@ -119,6 +129,14 @@ class Watch:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _sign_off(self) -> None:
+        try:
+            self._engine.watches.remove(self)
+        except KeyError:  # not open yet, or not any more
+            return
+        if self._subscription is not None:
+            self._subscription.close()
 
     def _resync(self) -> None:
         store, clock = self._engine.store, self._engine.clock

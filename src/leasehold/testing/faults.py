@@ -33,6 +33,8 @@ class FaultyStore:
         """How many of the next requests get lost: nothing is done, and nobody hears of it."""
         self.deaf = False
         """Whether nothing is pushed to a client that is opened from now on."""
+        self.connecting: Callable[[], object] = lambda: None
+        """What happens while a subscription is opened."""
         self.matching: Callable[[Op], bool] = lambda _op: True
         """Which operations the faults are for."""
         self._nap = threading.Event()
@@ -67,6 +69,7 @@ class FaultyStore:
 
     def subscribe(self, prefix: str | None = None) -> Subscription | None:
         """Pass it on."""
+        self.connecting()
         return None if self.deaf else self._store.subscribe(prefix)
 
     def close(self) -> None:

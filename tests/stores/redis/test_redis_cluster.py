@@ -11,7 +11,9 @@ from leasehold import Client
 from leasehold.core.clock import SECOND
 from leasehold.core.ops import Acquire, Granted, Held, Notice, Release, Released, Renew, Renewed, Unknown
 from leasehold.errors import ConfigError, StoreUnavailable
+from leasehold.runtime.clock import SYSTEM
 from leasehold.stores.redis.address import Login, Node
+from leasehold.stores.redis.limit import Limit
 from leasehold.stores.redis.script import source
 from leasehold.stores.redis.store import APPLY
 from leasehold.stores.redis.wire import Wire, pack
@@ -137,11 +139,12 @@ def test_the_other_side_would_grant_it_twice(cluster: Cluster, open_store: Calla
     assert isinstance(grant, Granted)
     moving = Moving(cluster, "control")
     moving.move(counter("control"))
-    wire = Wire(Node("127.0.0.1", moving.target.port), Login(tls=False, settings={}), 5)
-    wire.ask(pack("SCRIPT", "LOAD", source(*APPLY)), 5)
-    wire.ask(pack("ASKING"), 5)
+    limit = Limit(SYSTEM, 5)
+    wire = Wire(Node("127.0.0.1", moving.target.port), Login(tls=False, settings={}), limit)
+    wire.ask(pack("SCRIPT", "LOAD", source(*APPLY)), limit)
+    wire.ask(pack("ASKING"), limit)
     second = Acquire("x", "B", "b", SECOND, grace_ns=SECOND)
-    assert wire.ask(store._requests.of([second]), 5)[0] == 1, "granted"
+    assert wire.ask(store._requests.of([second]), limit)[0] == 1, "granted"
     wire.close()
     assert "moving the namespace's slot" in unavailable(ask(store, second))
     for server in (moving.source, moving.target):

@@ -18,26 +18,26 @@ from leasehold.stores.redis.trouble import Elsewhere, explain
 from leasehold.stores.redis.wire import pack, refusal
 
 if TYPE_CHECKING:
-    from leasehold.core.clock import Clock
     from leasehold.errors import LeaseholdError
     from leasehold.stores.redis.address import RedisAddress
+    from leasehold.stores.redis.limit import Limit
 
 
 class InCluster:
     """Remembers the slot's master, and asks any server of the Cluster when that is in doubt."""
 
-    def __init__(self, address: RedisAddress, counter: str, clock: Clock) -> None:
+    def __init__(self, address: RedisAddress, counter: str) -> None:
         self.question = pack("EXISTS", counter)  # only the slot's master answers it
         self._slot = key_slot(counter.encode())
         self._plain = address.scheme.partition("+")[0]
-        self._servers = Informants(address.nodes, address.login, clock, "server of the Cluster")
+        self._servers = Informants(address.nodes, address.login, "server of the Cluster")
         self._master: Node | None = None
 
-    def find(self, timeout: float) -> Node:
+    def find(self, limit: Limit) -> Node:
         """Return the slot's master."""
         master = self._master
         if master is None:
-            master = self._servers.ask(pack("CLUSTER", "SLOTS"), self._understand, timeout)
+            master = self._servers.ask(pack("CLUSTER", "SLOTS"), self._understand, limit)
             self._master = master
         return master
 

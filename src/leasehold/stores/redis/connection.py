@@ -14,9 +14,9 @@ from leasehold.stores.redis.trouble import Elsewhere, leads_elsewhere
 from leasehold.stores.redis.wire import Wire, refusal, silence
 
 if TYPE_CHECKING:
-    from leasehold.core.clock import Clock
     from leasehold.errors import LeaseholdError
     from leasehold.stores.redis.address import Node, RedisAddress
+    from leasehold.stores.redis.limit import Limit
     from leasehold.stores.redis.topology import Topology
 
 CONNECTIONS: Final = 16
@@ -27,21 +27,19 @@ TRUSTED_NS: Final = SECOND // 10
 """A connection that was idle for longer is looked at before it is used: the server may have closed it."""
 
 
-def to_master(address: RedisAddress, where: Topology, clock: Clock, timeout: float, *, protocol: int = 2) -> Wire:
+def to_master(address: RedisAddress, where: Topology, limit: Limit, *, protocol: int = 2) -> Wire:
     """Return a new connection to the server that is in charge now, which was asked whether it is."""
-    give_up = clock.now() + int(timeout * SECOND)
     for hops_left in reversed(range(HOPS)):
-        left = max(0.001, (give_up - clock.now()) / SECOND)
-        node = where.find(left)
+        node = where.find(limit)
         try:
-            wire = Wire(node, address.login, left, protocol=protocol)
-            with wire.opening(left):
-                where.examine(wire.ask(where.question, left), node)
+            wire = Wire(node, address.login, limit, protocol=protocol)
+            with wire.opening(limit):
+                where.examine(wire.ask(where.question, limit), node)
         except Elsewhere:
             if not hops_left:
                 raise
         except StoreUnavailable:
-            if not (where.doubt() and hops_left and clock.now() < give_up):
+            if not (where.doubt() and hops_left):
                 raise
         else:
             return wire
@@ -51,10 +49,9 @@ def to_master(address: RedisAddress, where: Topology, clock: Clock, timeout: flo
 class Connections:
     """Those to the master, the last one used first."""
 
-    def __init__(self, address: RedisAddress, where: Topology, clock: Clock) -> None:
+    def __init__(self, address: RedisAddress, where: Topology) -> None:
         self._address = address
         self._where = where
-        self._clock = clock
         self._inspection = Inspection(address)
         self._closed = False
         self.forget()
@@ -66,7 +63,7 @@ class Connections:
         self._free = threading.Condition()
         self._open = self._waiting = 0
 
-    def ask(self, request: bytes, timeout: float, *, answers: int = 1, urgent: bool = False) -> Any:
+    def ask(self, request: bytes, limit: Limit, *, answers: int = 1, urgent: bool = False) -> Any:
         """Send a request over some connection, and return the answer, or a list of several.
 
         Raises errors of ours; of several answers, only the first one's refusal. It is never sent twice: what became
@@ -77,18 +74,18 @@ class Connections:
             wire = idle.pop()
         except IndexError:
             wire = None
-        now = self._clock.now()
+        now = limit.began_ns
         if wire is None or (now - wire.used_ns > TRUSTED_NS and wire.pending(0)):
-            wire = self._another(wire, timeout, urgent=urgent)
+            wire = self._another(wire, limit, urgent=urgent)
         wire.used_ns = now
         try:
-            answer = wire.ask(request, timeout)
+            answer = wire.ask(request, limit)
             if answers > 1:
-                answer = [answer, *(wire.receive() for _ in range(answers - 1))]
+                answer = [answer, *(wire.receive(limit) for _ in range(answers - 1))]
         except OSError as error:
             self._drop(wire)
             self.renew()
-            raise silence(error, wire.node, timeout) from None
+            raise silence(error, wire.node, limit) from None
         except BaseException:
             self._drop(wire)
             raise
@@ -126,7 +123,7 @@ class Connections:
             self.renew()
         return error
 
-    def _another(self, spoilt: Wire | None, timeout: float, *, urgent: bool) -> Wire:
+    def _another(self, spoilt: Wire | None, limit: Limit, *, urgent: bool) -> Wire:
         """Return a connection that works: an idle one, or a new one."""
         while spoilt is not None:
             self._drop(spoilt)
@@ -136,15 +133,14 @@ class Connections:
                 break
             if not spoilt.pending(0):
                 return spoilt
-        give_up = self._clock.now() + int(timeout * SECOND)
         with self._free:
             while self._open >= CONNECTIONS and not urgent and not self._closed:
-                left = (give_up - self._clock.now()) / SECOND
-                if left <= 0:
-                    raise StoreUnavailable("redis", f"all {CONNECTIONS} connections were in use for {timeout:g} s")
                 self._waiting += 1
                 try:
-                    self._free.wait(left)
+                    self._free.wait(limit.left())
+                except TimeoutError:
+                    text = f"all {CONNECTIONS} connections were in use for {limit.seconds:g} s"
+                    raise StoreUnavailable("redis", text) from None
                 finally:
                     self._waiting -= 1
                 if self._idle:
@@ -153,15 +149,15 @@ class Connections:
                 raise StoreUnavailable("redis", f"the store on {self._address} is closed")
             self._open += 1
         try:
-            return self._connect(max(0.001, (give_up - self._clock.now()) / SECOND))
+            return self._connect(limit)
         except BaseException:
             self._lessen()
             raise
 
-    def _connect(self, timeout: float) -> Wire:
-        wire = to_master(self._address, self._where, self._clock, timeout)
-        with wire.opening(timeout):
-            self._inspection.of(wire, timeout)
+    def _connect(self, limit: Limit) -> Wire:
+        wire = to_master(self._address, self._where, limit)
+        with wire.opening(limit):
+            self._inspection.of(wire, limit)
         return wire
 
     def _drop_idle(self) -> None:

@@ -10,6 +10,7 @@ from leasehold.stores.redis.wire import pack, refusal
 
 if TYPE_CHECKING:
     from leasehold.stores.redis.address import Node, RedisAddress
+    from leasehold.stores.redis.limit import Limit
     from leasehold.stores.redis.wire import Wire
 
 OLDEST: Final = (6, 2)
@@ -22,10 +23,10 @@ class Inspection:
         self._address = address
         self._warned = False
 
-    def of(self, wire: Wire, timeout: float) -> None:
+    def of(self, wire: Wire, limit: Limit) -> None:
         """Ask the server about itself, and raise the error if it won't do."""
         node = wire.node
-        answer = wire.ask(pack("INFO"), timeout)
+        answer = wire.ask(pack("INFO"), limit)
         if refused := refusal(answer):
             if not refused.startswith("NOPERM"):
                 raise explain(refused, node)

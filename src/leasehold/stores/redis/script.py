@@ -10,6 +10,7 @@ from leasehold.stores.redis.wire import pack
 
 if TYPE_CHECKING:
     from leasehold.stores.redis.connection import Connections
+    from leasehold.stores.redis.limit import Limit
 
 ATTEMPTS_LEFT: Final = (3, 2, 1, 0)
 
@@ -30,14 +31,14 @@ class Script:
         self._text = source(*names)
         self.sha = sha1(self._text.encode(), usedforsecurity=False).hexdigest()
 
-    def run(self, request: bytes, timeout: float, *, answers: int = 1, urgent: bool = False) -> Any:
+    def run(self, request: bytes, limit: Limit, *, answers: int = 1, urgent: bool = False) -> Any:
         """Return what comes of the request, whose first word calls the script by its hash. Raises errors of ours."""
         for attempts_left in ATTEMPTS_LEFT:
             try:
-                return self._connections.ask(request, timeout, answers=answers, urgent=urgent)
+                return self._connections.ask(request, limit, answers=answers, urgent=urgent)
             except (NoScript, Elsewhere) as nothing_done:  # so it may be sent again
                 if not attempts_left:
                     raise
                 if isinstance(nothing_done, NoScript):
-                    self._connections.ask(pack("SCRIPT", "LOAD", self._text), timeout, urgent=urgent)
+                    self._connections.ask(pack("SCRIPT", "LOAD", self._text), limit, urgent=urgent)
         raise AssertionError("it returns or raises")

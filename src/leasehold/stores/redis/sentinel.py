@@ -15,9 +15,9 @@ from leasehold.stores.redis.trouble import explain
 from leasehold.stores.redis.wire import pack, refusal
 
 if TYPE_CHECKING:
-    from leasehold.core.clock import Clock
     from leasehold.errors import LeaseholdError
     from leasehold.stores.redis.address import RedisAddress
+    from leasehold.stores.redis.limit import Limit
 
 DOWN: Final = {"s_down", "o_down", "disconnected"}
 
@@ -27,14 +27,14 @@ class BehindSentinel:
 
     question = pack("ROLE")
 
-    def __init__(self, address: RedisAddress, clock: Clock) -> None:
+    def __init__(self, address: RedisAddress) -> None:
         self._service = address.service
         self._plain = address.scheme.partition("+")[0]
-        self._sentinels = Informants(address.nodes, address.sentinel_login, clock, "Sentinel")
+        self._sentinels = Informants(address.nodes, address.sentinel_login, "Sentinel")
 
-    def find(self, timeout: float) -> Node:
+    def find(self, limit: Limit) -> Node:
         """Return the master that a Sentinel names and takes for alive."""
-        return self._sentinels.ask(pack("SENTINEL", "MASTER", self._service), self._understand, timeout)
+        return self._sentinels.ask(pack("SENTINEL", "MASTER", self._service), self._understand, limit)
 
     def doubt(self) -> bool:
         """Ask another Sentinel first."""

@@ -30,6 +30,7 @@ from leasehold.core.ops import (
 from leasehold.core.rules import MAX_DEPTH
 from leasehold.errors import ConfigError, LeaseholdError, StoreUnavailable
 from leasehold.stores.base import Capability, Guarantees
+from leasehold.stores.redis.limit import Limit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -88,8 +89,8 @@ class RedisStore:
         self._clock = clock
         self._prefix = f"{{leasehold:{url.namespace}}}:"
         counter = f"{self._prefix}token"
-        self._where = topology(address, counter, clock)
-        self._connections = Connections(address, self._where, clock)
+        self._where = topology(address, counter)
+        self._connections = Connections(address, self._where)
         self._applying = Script(self._connections, *APPLY)
         self._reading = Script(self._connections, *READ)
         self._requests = Requests("EVALSHA", self._applying.sha, "1", counter, self._prefix)
@@ -112,7 +113,7 @@ class RedisStore:
         try:
             if self._replication is not None and self._replication.concerns(ops):
                 return self._replicated(ops, request, timeout, urgent=urgent)
-            answers = self._applying.run(request, timeout, urgent=urgent)
+            answers = self._applying.run(request, Limit(self._clock, timeout), urgent=urgent)
         except LeaseholdError as error:
             return [Unknown(error)] * len(ops)
         return _outcomes(ops, answers)
@@ -121,7 +122,7 @@ class RedisStore:
         """Return who holds what, all at one moment."""
         if not resources:
             return []
-        answers = self._read(("names", *resources), timeout)
+        answers = self._read(("names", *resources), Limit(self._clock, timeout))
         at = 0
         records: list[Record | None] = []
         while at < len(answers):
@@ -131,10 +132,11 @@ class RedisStore:
 
     def scan(self, prefix: str, *, timeout: float) -> Iterator[Record]:
         """Return all live leases under the prefix; some hundred at a time are of one moment."""
+        limit = Limit(self._clock, timeout)
         found: list[Record] = []
         after = ""
         while True:
-            answers = self._read(("scan", prefix, after, str(PAGE)), timeout)
+            answers = self._read(("scan", prefix, after, str(PAGE)), limit)
             after = answers[0]
             at = 1
             while at < len(answers):
@@ -146,7 +148,7 @@ class RedisStore:
 
     def waiters(self, resource: str, *, timeout: float) -> list[Contender]:
         """Return who waits for the resource."""
-        return _contenders(self._read(("waiters", resource), timeout))
+        return _contenders(self._read(("waiters", resource), Limit(self._clock, timeout)))
 
     def subscribe(self, prefix: str | None = None) -> RedisSubscription:
         """Be told, over a connection of its own."""
@@ -164,8 +166,9 @@ class RedisStore:
         """Carry out the operations; a grant or renewal that too few replicas have doesn't count."""
         replication = self._replication
         assert replication is not None
+        limit = Limit(self._clock, timeout)
         answers, *acknowledged = self._applying.run(
-            request + replication.request(timeout), timeout, answers=1 + replication.ANSWERS, urgent=urgent
+            request + replication.request(timeout), limit, answers=1 + replication.ANSWERS, urgent=urgent
         )
         outcomes = _outcomes(ops, answers)
         shortage = replication.shortage(acknowledged, timeout)
@@ -178,11 +181,11 @@ class RedisStore:
         ]
         if undo:
             with contextlib.suppress(LeaseholdError):  # then they run out by themselves
-                self._applying.run(self._requests.of(undo, self._time()), timeout / 2)
+                self._applying.run(self._requests.of(undo, self._time()), limit)
         return [Unknown(shortage) if type(o) in (Granted, Renewed) else o for o in outcomes]
 
-    def _read(self, words: tuple[str, ...], timeout: float) -> list[Any]:
-        answers: list[Any] = self._reading.run(self._questions.words(self._time(), *words), timeout)
+    def _read(self, words: tuple[str, ...], limit: Limit) -> list[Any]:
+        answers: list[Any] = self._reading.run(self._questions.words(self._time(), *words), limit)
         return answers
 
     def _time(self) -> str:

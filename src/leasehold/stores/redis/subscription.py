@@ -24,6 +24,7 @@ from leasehold.core.ops import Event, EventKind, Notice, Summons
 from leasehold.errors import LeaseholdError, StoreUnavailable
 from leasehold.stores.doorbell import Doorbell
 from leasehold.stores.redis.connection import to_master
+from leasehold.stores.redis.limit import Limit
 from leasehold.stores.redis.wire import check, pack
 
 if TYPE_CHECKING:
@@ -103,11 +104,12 @@ class RedisSubscription:
                 wire.socket.shutdown(socket.SHUT_RDWR)  # wakes the listener up, which finds it closed
 
     def _connect(self) -> None:
-        wire = to_master(self._server, self._where, self._clock, CONNECT_TIMEOUT, protocol=3)
-        with wire.opening(CONNECT_TIMEOUT):
-            check(wire.ask(pack("SUBSCRIBE", *self._channels), CONNECT_TIMEOUT), wire.node)
+        limit = Limit(self._clock, CONNECT_TIMEOUT)
+        wire = to_master(self._server, self._where, limit, protocol=3)
+        with wire.opening(limit):
+            check(wire.ask(pack("SUBSCRIBE", *self._channels), limit), wire.node)
             for _ in self._channels[1:]:
-                check(wire.receive(), wire.node)
+                check(wire.receive(limit), wire.node)
         self._asked_ns, self._answered = self._clock.now(), True
         self._doorbell.watch(wire.socket.fileno())
         self._wire = wire

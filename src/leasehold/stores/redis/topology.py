@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from leasehold.core.clock import SECOND
 from leasehold.errors import ConfigError, LeaseholdError, StoreUnavailable
 from leasehold.stores.redis.trouble import explain
 from leasehold.stores.redis.wire import Wire, pack, refusal
@@ -12,8 +11,8 @@ from leasehold.stores.redis.wire import Wire, pack, refusal
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leasehold.core.clock import Clock
     from leasehold.stores.redis.address import Login, Node, RedisAddress
+    from leasehold.stores.redis.limit import Limit
 
 
 class Topology(Protocol):
@@ -22,7 +21,7 @@ class Topology(Protocol):
     question: bytes
     """Asks a server whether it is the one: at the start of a connection, and from time to time on one that listens."""
 
-    def find(self, timeout: float) -> Node:
+    def find(self, limit: Limit) -> Node:
         """Return where it is."""
         ...
 
@@ -39,16 +38,16 @@ class Topology(Protocol):
         ...
 
 
-def topology(address: RedisAddress, counter: str, clock: Clock) -> Topology:
+def topology(address: RedisAddress, counter: str) -> Topology:
     """Return what finds the master for the namespace with this token counter."""
     if address.kind == "sentinel":
         from leasehold.stores.redis.sentinel import BehindSentinel  # noqa: PLC0415 - who has none of it
 
-        return BehindSentinel(address, clock)
+        return BehindSentinel(address)
     if address.kind == "cluster":
         from leasehold.stores.redis.cluster import InCluster  # noqa: PLC0415 - as above
 
-        return InCluster(address, counter, clock)
+        return InCluster(address, counter)
     return OneServer(address)
 
 
@@ -61,7 +60,7 @@ class OneServer:
         (self._node,) = address.nodes
         self._address = address
 
-    def find(self, timeout: float) -> Node:  # noqa: ARG002 - it is known
+    def find(self, limit: Limit) -> Node:  # noqa: ARG002 - it is known
         """Return it."""
         return self._node
 
@@ -97,26 +96,26 @@ def role_of(answer: Any, node: Node) -> str:
 class Informants:
     """Servers that know where the master is. They are asked in turn, and the one that knew last is asked first."""
 
-    def __init__(self, nodes: list[Node], login: Login, clock: Clock, who: str) -> None:
+    def __init__(self, nodes: list[Node], login: Login, who: str) -> None:
         self._given = nodes
         self._nodes = list(nodes)
         self._login = login
-        self._clock = clock
         self._who = who
 
-    def ask(self, question: bytes, understand: Callable[[Any, Node], Node], timeout: float) -> Node:
+    def ask(self, question: bytes, understand: Callable[[Any, Node], Node], limit: Limit) -> Node:
         """Return the master that the first of them names that can be understood."""
-        give_up = self._clock.now() + int(timeout * SECOND)
         asked = list(self._nodes)
         failures: list[LeaseholdError] = []
         for count, node in enumerate(asked):
-            # One that is silent leaves time for the others.
-            left = max(0.001, (give_up - self._clock.now()) / SECOND)
             try:
-                master = understand(self._answer(node, question, left / (len(asked) - count)), node)
+                # One that is silent leaves time for the others.
+                master = understand(self._answer(node, question, limit.share(len(asked) - count)), node)
             except LeaseholdError as error:
                 failures.append(error)
                 continue
+            except TimeoutError:
+                failures.append(StoreUnavailable("redis", f"no answer within {limit.seconds:g} s"))
+                break
             self._nodes = [node, *(other for other in self._nodes if other != node)]
             return master
         if all(isinstance(failure, ConfigError) for failure in failures):
@@ -132,9 +131,9 @@ class Informants:
         """Ask somebody else first the next time: what the first one said was no good."""
         self._nodes = [*self._nodes[1:], *self._nodes[:1]]
 
-    def _answer(self, node: Node, question: bytes, timeout: float) -> Any:
-        wire = Wire(node, self._login, timeout)
-        with wire.opening(timeout):
-            answer = wire.ask(question, timeout)
+    def _answer(self, node: Node, question: bytes, limit: Limit) -> Any:
+        wire = Wire(node, self._login, limit)
+        with wire.opening(limit):
+            answer = wire.ask(question, limit)
         wire.close()
         return answer

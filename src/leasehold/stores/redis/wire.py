@@ -22,31 +22,56 @@ if TYPE_CHECKING:
 
     from leasehold.errors import LeaseholdError
     from leasehold.stores.redis.address import Login, Node
+    from leasehold.stores.redis.limit import Limit
 
 RECEIVE: Final = 16384
+AT_ONCE: Final = 16384
+"""Bytes that the kernel takes at once, whatever the server does: it has nothing else of ours to keep."""
+
+
+class InTime:
+    """Lets redis-py log in within one limit, where it has one for each answer."""
+
+    limit: Limit
+    _sock: Any
+
+    def read_response(self, *how: Any, **more: Any) -> Any:
+        """Wait for an answer, but not longer than is left."""
+        self._sock.settimeout(self.limit.left())
+        return super().read_response(*how, **more)  # type: ignore[misc]
+
+
+class Plain(InTime, redis.Connection):
+    """A connection as it is."""
+
+
+class Encrypted(InTime, redis.SSLConnection):
+    """A connection with TLS."""
 
 
 class Wire:
     """A connection. Any error but the server's own refusal makes it useless: a late answer would go astray."""
 
-    def __init__(self, node: Node, login: Login, timeout: float, *, protocol: int = 2) -> None:
-        kind: Any = redis.SSLConnection if login.tls else redis.Connection
+    def __init__(self, node: Node, login: Login, limit: Limit, *, protocol: int = 2) -> None:
+        kind: Any = Encrypted if login.tls else Plain
         self.node = node
-        self._connection = kind(
-            host=node.host,
-            port=node.port,
-            **login.settings,
-            protocol=protocol,
-            socket_keepalive=True,
-            socket_timeout=timeout,
-            socket_connect_timeout=timeout,
-        )
         try:
+            timeout = limit.left()
+            self._connection = kind(
+                host=node.host,
+                port=node.port,
+                **login.settings,
+                protocol=protocol,
+                socket_keepalive=True,
+                socket_timeout=timeout,
+                socket_connect_timeout=timeout,
+            )
+            self._connection.limit = limit
             self._connection.connect()
         except redis.AuthenticationError as error:
             raise explain(f"WRONGPASS {error}", node) from None
-        except redis.TimeoutError:
-            raise StoreUnavailable("redis", f"{node} can't be reached within {timeout:g} s") from None
+        except (redis.TimeoutError, TimeoutError):
+            raise StoreUnavailable("redis", f"{node} can't be reached within {limit.seconds:g} s") from None
         except redis.ConnectionError as error:
             raise _unreachable(error, node) from None
         except redis.RedisError as error:
@@ -66,23 +91,25 @@ class Wire:
         self._decrypted = getattr(self.socket, "pending", int)
 
     @contextlib.contextmanager
-    def opening(self, timeout: float) -> Iterator[None]:
+    def opening(self, limit: Limit) -> Iterator[None]:
         """Close it if what is said over it in the beginning fails. Raises errors of ours."""
         try:
             yield
         except OSError as error:
             self.close()
-            raise silence(error, self.node, timeout) from None
+            raise silence(error, self.node, limit) from None
         except BaseException:
             self.close()
             raise
 
-    def ask(self, request: bytes, timeout: float) -> Any:
+    def ask(self, request: bytes, limit: Limit) -> Any:
         """Send the request and return the first answer; a refusal is a `hiredis.ReplyError`, returned and not raised."""
-        if timeout != self._timeout:
-            self._limit(timeout)
+        if (left := limit.left()) != self._timeout:
+            self._limit(left)
         try:
-            self.socket.sendall(request)
+            sent = self.socket.send(request)
+            if sent < len(request) or sent > AT_ONCE:
+                self._send_rest(request[sent:], limit)
             data = self.socket.recv(RECEIVE)
         except BlockingIOError:
             raise TimeoutError from None
@@ -90,7 +117,7 @@ class Wire:
             self._reader.feed(data)
             if (answer := self._reader.gets()) is not False:  # as a rule all of it comes at once
                 return answer
-        return self.receive()
+        return self.receive(limit)
 
     def send(self, request: bytes) -> None:
         """Send without waiting for an answer."""
@@ -99,10 +126,12 @@ class Wire:
         except BlockingIOError:
             raise TimeoutError from None
 
-    def receive(self) -> Any:
+    def receive(self, limit: Limit | None = None) -> Any:
         """Return the next answer."""
         reader = self._reader
         while (answer := reader.gets()) is False:
+            if limit is not None:
+                self._limit(limit.left())
             try:
                 data = self.socket.recv(RECEIVE)
             except BlockingIOError:
@@ -119,6 +148,13 @@ class Wire:
     def close(self) -> None:
         """Close it."""
         self._connection.disconnect()
+
+    def _send_rest(self, rest: bytes, limit: Limit) -> None:
+        """Send what the kernel had no room for, and see what time is left for the answer."""
+        self._limit(limit.left())
+        while rest:
+            rest = rest[self.socket.send(rest) :]
+            self._limit(limit.left())
 
     def _limit(self, timeout: float) -> None:
         """Let no sending or receiving take longer. The kernel's own limit saves a system call each time; not with TLS."""
@@ -159,8 +195,8 @@ def check(answer: Any, node: Node) -> Any:
     return answer
 
 
-def silence(error: OSError, node: Node, timeout: float) -> LeaseholdError:
+def silence(error: OSError, node: Node, limit: Limit) -> LeaseholdError:
     """Return the error for a request that had no answer."""
     if isinstance(error, TimeoutError):
-        return StoreUnavailable("redis", f"{node} didn't answer within {timeout:g} s")
+        return StoreUnavailable("redis", f"{node} didn't answer within {limit.seconds:g} s")
     return StoreUnavailable("redis", f"the connection to {node} broke: {error.strerror or error}")

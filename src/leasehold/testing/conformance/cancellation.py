@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import queue
-from typing import TYPE_CHECKING
+import threading
+from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
 
@@ -17,6 +18,8 @@ from leasehold.errors import LeaseLost, StoreUnavailable
 from leasehold.testing.conformance.base import PATIENCE, Case, Thread, new_id, pass_time, take, until
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from leasehold.runtime.tenure import Tenure
     from leasehold.stores.base import Store
     from leasehold.testing.faces import Face
@@ -26,6 +29,18 @@ if TYPE_CHECKING:
 
 class BodyError(Exception):
     """What a body raises itself."""
+
+
+FirstUse: TypeAlias = "Callable[[AsyncClient], Awaitable[object]]"
+FIRST_USES: dict[str, FirstUse] = {
+    "acquire": lambda client: client.acquire("job", ttl=30),
+    "enqueue": lambda client: client.enqueue("job", ttl=30),
+    "try_each": lambda client: client.try_each(["job"], ttl=30),
+    "wait_any": lambda client: client.wait_any(client.places(["job"], ttl=30)),
+    "semaphore": lambda client: client.semaphore("jobs", slots=2).acquire(ttl=30),
+    "watch": lambda client: client.watch("job"),
+    "observe": lambda client: anext(client.observe("job")),
+}
 
 
 class Cancellation(Case):
@@ -91,6 +106,25 @@ class Cancellation(Case):
 
         asyncio.run(scenario())
         assert store.read(["job"], timeout=PATIENCE) == [None]
+
+    @pytest.mark.parametrize("use", FIRST_USES)
+    def test_the_event_loop_goes_on_while_the_store_is_connected_to(self, faulty: FaultyStore, use: str) -> None:
+        went_on: list[bool] = []
+
+        async def scenario() -> None:
+            loop, turned = asyncio.get_running_loop(), threading.Event()
+
+            def connect() -> None:
+                loop.call_soon_threadsafe(turned.set)
+                went_on.append(turned.wait(PATIENCE / 4))
+
+            faulty.connecting = connect
+            async with AsyncClient(faulty) as client:
+                await FIRST_USES[use](client)
+
+        asyncio.run(scenario())
+        assert went_on
+        assert all(went_on)
 
     def test_a_cancelled_waiter_leaves_the_queue(self, lab: Harness, store: Store) -> None:
         async def scenario() -> None:

@@ -1,0 +1,153 @@
+"""A server that takes connections and says nothing: nobody waits for it longer than was said, an event loop not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from leasehold import AsyncClient, StoreUnavailable
+from leasehold.core.clock import SECOND
+from leasehold.core.ops import Acquire, Unknown
+from leasehold.runtime.clock import SYSTEM
+from leasehold.testing.conformance.base import PATIENCE
+from tests.servers.tunnel import SlowTunnel
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
+    import redis
+
+    from leasehold.stores.redis import RedisStore
+    from tests.servers.redis import RedisServer
+
+TIMEOUT = 0.5
+LIMIT = 1.5
+"""Seconds that a call may take here, with a margin for a busy machine that is less than what would be wrong."""
+
+
+@pytest.fixture
+def silent() -> Iterator[socket.socket]:
+    """Return a socket that is connected to by the kernel alone."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield listening
+
+
+@pytest.mark.parametrize(
+    "use",
+    [lambda client: client.acquire("job", ttl=30), lambda client: client.watch("job")],
+    ids=["acquire", "watch"],
+)
+def test_an_event_loop_goes_on_while_a_silent_server_is_connected_to(
+    silent: socket.socket, use: Callable[[AsyncClient], Awaitable[object]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("leasehold.stores.redis.subscription.CONNECT_TIMEOUT", PATIENCE / 4)
+    went_on: list[bool] = []
+
+    async def main() -> None:
+        loop, turned = asyncio.get_running_loop(), threading.Event()
+
+        def hang() -> None:
+            connection, _ = silent.accept()
+            with connection:
+                connection.settimeout(PATIENCE)
+                connection.recv(1)
+                loop.call_soon_threadsafe(turned.set)
+                went_on.append(turned.wait(PATIENCE / 8))
+            silent.close()  # nobody is kept waiting any longer
+
+        server = threading.Thread(target=hang, daemon=True)
+        server.start()
+        async with AsyncClient(f"redis://127.0.0.1:{silent.getsockname()[1]}", timeout=TIMEOUT) as client:
+            with contextlib.suppress(StoreUnavailable):
+                await use(client)
+        server.join(PATIENCE)
+
+    asyncio.run(main())
+    assert went_on == [True]
+
+
+# --- one limit for a call, whatever steps it takes ----------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def in_time() -> Iterator[None]:
+    """See to it that it doesn't take much longer than the limit of one call."""
+    began = SYSTEM.now()
+    yield
+    assert (SYSTEM.now() - began) / SECOND < 1.6 * LIMIT
+
+
+@pytest.fixture
+def slow(server: RedisServer) -> Iterator[SlowTunnel]:
+    with SlowTunnel(server.port) as tunnel:
+        yield tunnel
+
+
+@pytest.fixture
+def far_store(slow: SlowTunnel, raw: redis.Redis, open_store: Callable[..., RedisStore]) -> RedisStore:
+    """Return a store at the other end of the slow way, whose server has no scripts."""
+    raw.script_flush()
+    return open_store(f"redis://127.0.0.1:{slow.port}/3")
+
+
+def acquire(store: RedisStore, *names: str, size: int = 0) -> None:
+    """Ask for these, in vain."""
+    ops = [Acquire(name, "A", "h", 30 * SECOND, metadata="x" * size) for name in names]
+    outcomes = store.apply(ops, timeout=LIMIT)
+    assert [type(outcome) for outcome in outcomes] == [Unknown] * len(names)
+
+
+def test_a_connection_that_is_slow_to_make(slow: SlowTunnel, far_store: RedisStore) -> None:
+    """Every answer comes in time, but there are many until the first lease is granted."""
+    slow.delay = 0.3 * LIMIT
+    with in_time():
+        acquire(far_store, "job")
+
+
+def test_a_connection_made_in_the_last_moment_to_a_server_that_stops(
+    server: RedisServer, slow: SlowTunnel, far_store: RedisStore
+) -> None:
+    slow.delay = 0.15 * LIMIT
+    stop = threading.Timer(0.8 * LIMIT, server.stop)
+    stop.start()
+    try:
+        with in_time():
+            acquire(far_store, "job")
+    finally:
+        stop.join()
+        server.go_on()
+
+
+def test_a_script_that_has_to_be_loaded_first(slow: SlowTunnel, far_store: RedisStore) -> None:
+    far_store.read(["job"], timeout=PATIENCE)
+    slow.delay = 0.7 * LIMIT
+    with in_time():
+        acquire(far_store, "job")
+
+
+def test_a_list_of_many_pages(slow: SlowTunnel, far_store: RedisStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("leasehold.stores.redis.store.PAGE", 1)
+    far_store.apply([Acquire(f"job/{n}", "A", "h", 30 * SECOND) for n in range(20)], timeout=PATIENCE)
+    assert len([*far_store.scan("job/", timeout=PATIENCE)]) == 20
+    slow.delay = 0.2 * LIMIT
+    with in_time(), pytest.raises(StoreUnavailable, match=f"within {LIMIT:g} s"):
+        far_store.scan("job/", timeout=LIMIT)
+
+
+def test_an_answer_that_comes_in_drops(slow: SlowTunnel, far_store: RedisStore) -> None:
+    names = [f"job/{n}" for n in range(100)]
+    far_store.read(names, timeout=PATIENCE)
+    slow.size, slow.delay = 16, 0.1 * LIMIT
+    with in_time(), pytest.raises(StoreUnavailable, match=f"within {LIMIT:g} s"):
+        far_store.read(names, timeout=LIMIT)
+
+
+def test_a_request_that_is_larger_than_what_the_kernel_takes(server: RedisServer, store: RedisStore) -> None:
+    store.read(["job"], timeout=PATIENCE)
+    with server.standing_still(), in_time():
+        acquire(store, *(f"job/{n}" for n in range(500)), size=60_000)
