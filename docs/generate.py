@@ -37,6 +37,7 @@ from leasehold import (
     Renewal,
     Semaphore,
     Session,
+    Skipped,
     State,
     Term,
     Timing,
@@ -148,12 +149,12 @@ def api_page() -> str:
     patterns: list[type] = [Session, AsyncSession, Bundle, AsyncBundle, Semaphore, AsyncSemaphore]
     for cls in (*faces, *patterns, *ELECTION):
         parts += _class(cls)
-    function = leasehold.drain_on_sigterm
-    parts += [f"## {function.__name__}()", _code(function.__name__ + _signature(function)), _doc(function)]
+    for function in (leasehold.drain_on_sigterm, leasehold.current_lease):
+        parts += [f"## {function.__name__}()", _code(function.__name__ + _signature(function)), _doc(function)]
     parts += _options(Options)
     for record in (Record, Contender, Leader, Event, Timing):
         parts += _tuple(record)
-    for words in (State, Loss, EventKind, Renewal):
+    for words in (State, Loss, EventKind, Renewal, Skipped):
         parts += _enum(words)
     parts += ["## Errors", "See [errors](errors.md) for what to do about each."]
     for error in _errors(LeaseholdError):

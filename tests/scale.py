@@ -10,3 +10,11 @@ SCALE = float(os.environ.get("LEASEHOLD_SCALE", "0.05"))
 def scaled(full: int) -> int:
     """Return how many of so many this run does; at least one."""
     return max(1, round(full * SCALE))
+
+CHAOS = float(os.environ.get("LEASEHOLD_CHAOS", "1"))
+"""How much of the long runs ``make chaos`` does."""
+
+
+def chaotic(full: int) -> int:
+    """Return how many of so many rounds a long run has; at least three, so that there is something to tell."""
+    return max(3, round(full * CHAOS))

@@ -41,10 +41,12 @@ if TYPE_CHECKING:
     from leasehold.patterns.campaign_async import AsyncTerm
     from leasehold.patterns.election import Leader
     from leasehold.patterns.sigterm import drain_on_sigterm
+    from leasehold.patterns.singleton import SKIPPED, Skipped, current_lease
 
 __version__ = "0.1.0.dev0"
 
 __all__ = [
+    "SKIPPED",
     "AsyncBundle",
     "AsyncClient",
     "AsyncGrant",
@@ -76,12 +78,14 @@ __all__ = [
     "Renewal",
     "Semaphore",
     "Session",
+    "Skipped",
     "State",
     "StillWorking",
     "StoreUnavailable",
     "Term",
     "Timing",
     "WouldDeadlock",
+    "current_lease",
     "drain_on_sigterm",
 ]
 
@@ -95,7 +99,10 @@ _LATER = {
     "AsyncPlace": "leasehold.client.aio",
     "AsyncTerm": "leasehold.patterns.campaign_async",
     "Leader": "leasehold.patterns.election",
+    "SKIPPED": "leasehold.patterns.singleton",
+    "Skipped": "leasehold.patterns.singleton",
     "Term": "leasehold.patterns.campaign",
+    "current_lease": "leasehold.patterns.singleton",
     "drain_on_sigterm": "leasehold.patterns.sigterm",
 }
 

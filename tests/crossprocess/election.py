@@ -48,17 +48,26 @@ class Report(NamedTuple):
         """Return the seconds without a leader that are not the machine's doing."""
         return [time - stall for time, stall in zip(self.leaderless[kind], self.held_up[kind], strict=True)]
 
-    def __str__(self) -> str:
-        wrote = f"{self.writes} writes, {self.refused} of deposed leaders refused, {self.out_of_order} taken"
-        lines = [f"{self.terms} terms, {len(self.overlaps)} overlaps, {wrote}"]
-        for kind, times in self.leaderless.items():
-            ms = sorted(1000 * seconds for seconds in times)
-            lines.append(
-                f"leaderless after {kind:6}: {len(ms):3} times, "
-                f"p50 {statistics.median(ms):.1f} ms, p99 {ms[int(0.99 * len(ms))]:.1f} ms, longest {ms[-1]:.1f} ms, "
-                f"without the machine's hold-ups {1000 * max(self.own(kind)):.1f} ms"
-            )
-        return "\n".join(lines)
+    def numbers(self) -> dict[str, Any]:
+        """Return what the table of elections tells."""
+        at = {kind: sorted(1000 * seconds for seconds in times) for kind, times in self.leaderless.items()}
+        told: dict[str, Any] = {
+            "rounds": sum(map(len, at.values())),
+            "overlaps": len(self.overlaps),
+            "writes": self.writes,
+            "refused": self.refused,
+            "stale": self.out_of_order,
+        }
+        for kind, name in (("kill", "kills"), ("stop", "pauses"), ("resign", "resignations")):
+            told[name] = len(at.get(kind, ()))
+        if "kill" in at:
+            told |= {"kill_longest_ms": at["kill"][-1], "kill_own_ms": 1000 * max(self.own("kill"))}
+        if "stop" in at:
+            told["stop_longest_ms"] = at["stop"][-1]
+        if "resign" in at:
+            times = at["resign"]
+            told |= {"resign_p50_ms": statistics.median(times), "resign_p99_ms": times[int(0.99 * len(times))]}
+        return told
 
 
 class Field:
@@ -128,7 +137,7 @@ def hold_election(url: str, folder: Path, *, rounds: int, ttl: float, seed: int)
                 field.start(face)
             for number in range(rounds + 1):
                 name, token, _ = field.leader_after(client, token)
-                time.sleep(dice.uniform(0.1, 0.4))
+                time.sleep(dice.uniform(0.05, 0.25))
                 if number == rounds:
                     break
                 kind = dice.choice(KINDS)
@@ -140,7 +149,7 @@ def hold_election(url: str, folder: Path, *, rounds: int, ttl: float, seed: int)
                     field.signal(name, signal.SIGUSR1)
                 else:
                     field.signal(name, signal.SIGSTOP)
-                    time.sleep(ttl * dice.uniform(1.4, 2))  # and no longer: it may hold the lock of a SQLite file
+                    time.sleep(ttl * dice.uniform(1.2, 1.7))  # and no longer: it may hold the lock of a SQLite file
                     field.signal(name, signal.SIGCONT)
         finally:
             field.end()

@@ -57,19 +57,23 @@ class Report(NamedTuple):
         held_up = [self.stalls.between(earlier.end, later.start) for earlier, later in pairs]
         return [gap - stall for gap, stall in zip(self.gaps, held_up, strict=True)]
 
-    def __str__(self) -> str:
-        gaps = sorted(1000 * gap for gap in self.gaps)
-        own = sorted(1000 * gap for gap in self.own_gaps)
-        at = {p: min(len(gaps) - 1, int(p / 100 * len(gaps))) for p in (50, 99)}
-        return (
-            f"{len(self.restarts)} restarts, {len(gaps)} changes of the holder; {len(self.done)} units done, "
-            f"{len(self.lost)} lost, {len(self.twice)} done twice; "
-            f"gaps: p50 {gaps[at[50]]:.1f} ms, p99 {gaps[at[99]]:.1f} ms, longest {gaps[-1]:.1f} ms; without the "
-            f"machine's hold-ups: p50 {own[at[50]]:.1f} ms, p99 {own[at[99]]:.1f} ms, longest {own[-1]:.1f} ms"
-        )
+    def numbers(self) -> dict[str, Any]:
+        """Return what the table of restarts tells."""
+        gaps, own = (sorted(1000 * gap for gap in some) for some in (self.gaps, self.own_gaps))
+        most = min(len(gaps) - 1, int(0.99 * len(gaps)))
+        return {
+            "restarts": len(self.restarts),
+            "done": len(self.done),
+            "lost": len(self.lost),
+            "twice": len(self.twice),
+            "gap_p50_ms": gaps[len(gaps) // 2],
+            "gap_p99_ms": gaps[most],
+            "gap_longest_ms": gaps[-1],
+            "own_p99_ms": own[most],
+        }
 
 
-def roll(url: str, folder: Path, *, drain: bool, cycles: int, pause: float = 0.3) -> Report:
+def roll(url: str, folder: Path, *, drain: bool, cycles: int, pause: float = 0.2) -> Report:
     """Restart each worker so many times."""
     begun = SYSTEM.host_ns()
     running: dict[str, subprocess.Popen[bytes]] = {}

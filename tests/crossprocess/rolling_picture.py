@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.crossprocess.restarted import TTL
 from tests.crossprocess.rolling import WORKERS, roll
+from tests.measured import note
 
 if TYPE_CHECKING:
     from tests.crossprocess.rolling import Report
@@ -61,7 +61,8 @@ def draw(drawing: Drawing, top: float, title: str, report: Report, seconds: floa
         return (host_ns - report.holds[0].start) / 1e9
 
     drawing.text(10, top + 20, title, size=15)
-    verdict = f"{len(report.done)} units done, {len(report.lost)} lost, {len(report.twice)} done twice"
+    longest = 1000 * max(report.gaps)
+    verdict = f"longest gap {longest:.0f} ms; {len(report.done)} units done, {len(report.lost)} lost, {len(report.twice)} done twice"
     drawing.text(WIDTH - RIGHT, top + 20, verdict, anchor="end", colour=BAD if report.lost or report.twice else INK)
     rows = top + 56
     for second in range(int(seconds) + 1):
@@ -91,19 +92,37 @@ def draw(drawing: Drawing, top: float, title: str, report: Report, seconds: floa
         drawing.text(drawing.x((start + end) / 2), rows - 18, label, size=11, colour=BAD, anchor="middle")
 
 
+def legend(drawing: Drawing, y: float) -> None:
+    """Say what the colours mean."""
+    step = drawing.x(1) - LEFT
+    at = 0.0
+    for words, paint in (
+        ("SIGTERM, and a new process", None),
+        ("holds the lease", (HELD, 1.0)),
+        ("nobody holds it", (BAD, 0.25)),
+        ("a unit done", (INK, 0.6)),
+        ("done again", (BAD, 1.0)),
+    ):
+        if paint is None:
+            drawing.mark(at, y)
+        else:
+            drawing.bar(at, at + 12 / step, y - 9, 9, paint)
+        drawing.text(drawing.x(at) + 18, y, words, size=11, colour=FAINT)
+        at += (40 + 6.2 * len(words)) / step
+
+
 def main() -> None:
     reports = []
     for drain in (False, True):
         with tempfile.TemporaryDirectory(prefix="leasehold-rolling-") as folder:
             report = roll(f"sqlite:///{folder}/leases.db", Path(folder), drain=drain, cycles=1, pause=0.8)
-            sys.stdout.write(f"{report}\n")
+            note("rolling", "sqlite" if drain else "sqlite without drain", **report.numbers())
             reports.append(report)
     seconds = max((report.done[-1][0] - report.holds[0].start) / 1e9 for report in reports)
     drawing = Drawing(seconds)
     draw(drawing, 0, f"SIGTERM ends the worker; its lease ends with the TTL of {TTL:g} s", reports[0], seconds)
     draw(drawing, PANEL, "On SIGTERM: drain, then hand over to who waits", reports[1], seconds)
-    drawing.mark(0, 2 * PANEL + 14)
-    drawing.text(LEFT + 12, 2 * PANEL + 14, "SIGTERM, and a new process", size=11, colour=FAINT)
+    legend(drawing, 2 * PANEL + 14)
     drawing.save(PICTURE, 2 * PANEL + 26)
 
 

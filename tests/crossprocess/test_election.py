@@ -8,13 +8,15 @@ from __future__ import annotations
 import contextlib
 import json
 import statistics
-import sys
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.crossprocess.election import Field, hold_election, judge
 from tests.crossprocess.stalls import Stalls
+from tests.measured import kind_of, note
+from tests.scale import chaotic
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,6 +27,8 @@ TTL = 1.0
 LATE = 0.2
 MUCH_LATE = 2.0
 """What a busy machine may add in a run that isn't about time."""
+COARSE = {"etcd": 1.5, "zookeeper": 1.5}
+"""Seconds that a server may add that looks for what has expired now and then."""
 
 
 def check(report: Report, rounds: int) -> None:
@@ -44,15 +48,16 @@ def test_there_is_never_more_than_one_leader_and_soon_another(url: str, tmp_path
 
 
 @pytest.mark.chaos
-@pytest.mark.timeout(1800)
-def test_two_hundred_rounds(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    report = hold_election(url, tmp_path, rounds=200, ttl=TTL, seed=11)
-    with capsys.disabled():
-        sys.stdout.write(f"\n{url.partition(':')[0]}: {report}\n")
-    check(report, 200)
-    assert max(report.own("kill")) <= TTL + LATE
-    if url.startswith("redis"):
-        assert statistics.median(report.leaderless["resign"]) < 0.01
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("url", ["sqlite", "redis", "postgresql", "paxos", "etcd", "zookeeper"], indirect=True)
+def test_two_hundred_rounds(url: str, tmp_path: Path) -> None:
+    began, rounds = time.monotonic(), chaotic(200)
+    report = hold_election(url, tmp_path, rounds=rounds, ttl=TTL, seed=11)
+    store = kind_of(url)
+    note("election", store, **report.numbers(), minutes=(time.monotonic() - began) / 60)
+    check(report, rounds)
+    assert max(report.own("kill")) <= TTL + LATE + COARSE.get(store, 0)
+    assert statistics.median(report.own("resign")) < 0.01
 
 
 def test_two_leaders_at_once_and_a_late_write_would_be_seen(tmp_path: Path) -> None:

@@ -61,15 +61,18 @@ def say(**words: Any) -> None:
 
 
 def hold_session(url: str, children: str, ttl: str) -> None:
-    """Hold a session with so many children; at each line, tell how many calls the store had since the last."""
+    """Hold a session with so many children; at each line, tell how many calls the store had so far, or release it."""
     store = FaultyStore(open_store(url, SYSTEM))
     with Client(store) as client:
         began = SYSTEM.now()
         session = client.session(float(ttl))
         session.acquire_all([f"part/{number}" for number in range(int(children))])
         say(session=session.lease.resource, calls=len(store.calls), seconds=(SYSTEM.now() - began) / 1e9)
-        for _ in sys.stdin:
-            say(calls=len(store.calls), held=len(session.leases))
+        for line in sys.stdin:
+            began = SYSTEM.now()
+            if line.strip() == "release":
+                session.release()
+            say(calls=len(store.calls), held=len(session.leases), seconds=(SYSTEM.now() - began) / 1e9)
 
 
 class Counting(FaultyStore):

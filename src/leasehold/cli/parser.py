@@ -13,7 +13,8 @@ PREFIX = "PREFIX"
 SHELLS = ("bash", "zsh", "fish")
 RUN_USAGE = (
     "leasehold run RESOURCE [--ttl 30s] [--wait SECONDS | -n] [--on-lost stop|kill|warn]\n"
-    "                     [--grace 5s] [--drain TIME] [--holder NAME] [--json] [--url URL] -- COMMAND..."
+    "                     [--grace 5s] [--drain TIME] [--hold-at-least TIME] [--holder NAME] [--json] [--url URL]\n"
+    "                     -- COMMAND..."
 )
 
 
@@ -155,6 +156,12 @@ def _add_run(nouns: argparse._SubParsersAction[Parser]) -> None:
         type=duration,
         metavar="TIME",
         help="after SIGTERM, which is passed on: SIGKILL if COMMAND hasn't ended by then (default: wait for ever)",
+    )
+    run.add_argument(
+        "--hold-at-least",
+        type=duration,
+        metavar="TIME",
+        help="nobody else gets it before so long a time is over, however soon COMMAND ends",
     )
     run.add_argument("--holder", type=some_words, metavar="NAME", help="who holds it, for people to read (host:pid)")
     run.add_argument("--json", action="store_true", help="print events as JSON lines on stderr")

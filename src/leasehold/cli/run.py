@@ -52,13 +52,13 @@ def run(args: argparse.Namespace, words: list[str]) -> int:
 
 def _acquire(client: Client, args: argparse.Namespace, report: Report) -> Lease:
     wait = 0.0 if args.no_wait else args.wait
-    if wait == 0:
-        return client.acquire(args.resource, args.ttl, 0)
     try:
-        return client.acquire(args.resource, args.ttl, 0)
+        return client.acquire(args.resource, args.ttl, 0, hold_at_least=args.hold_at_least)
     except LeaseHeld as held:
+        if wait == 0:
+            raise
         report.waiting(held)
-    return client.acquire(args.resource, args.ttl, wait)
+    return client.acquire(args.resource, args.ttl, wait, hold_at_least=args.hold_at_least)
 
 
 def _hold(

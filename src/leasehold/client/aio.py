@@ -34,7 +34,7 @@ from leasehold.core.holder import State
 from leasehold.core.lease import check_resource
 from leasehold.core.ops import Loss, Lost, Release, Released, Revoke, Unknown
 from leasehold.errors import ConfigError, LeaseHeld, LeaseLost
-from leasehold.patterns import campaign_async, drain
+from leasehold.patterns import campaign_async, drain, singleton
 from leasehold.patterns.again import AsyncAgain
 from leasehold.patterns.election import Leader
 from leasehold.patterns.opening import Opening
@@ -48,9 +48,9 @@ from leasehold.runtime.watch import Watch
 from leasehold.stores.base import Capability
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Sequence
     from types import TracebackType
-    from typing import Any, Self, TypeVar, Unpack
+    from typing import Any, ParamSpec, Self, TypeVar, Unpack
 
     from leasehold.client.options import Options, Terms
     from leasehold.core.claim import Claim
@@ -60,8 +60,10 @@ if TYPE_CHECKING:
     from leasehold.patterns.campaign_async import AsyncCampaign, AsyncObservation, AsyncTerm
     from leasehold.patterns.drain import Work
     from leasehold.patterns.several import AsyncBundle
+    from leasehold.patterns.singleton import Skipped
     from leasehold.runtime.engine import Engine
 
+    P = ParamSpec("P")
     Result = TypeVar("Result")
 
 WATCH_POLL = 0.5
@@ -554,6 +556,25 @@ class AsyncClient(BaseClient):
     async def leader(self, name: str) -> Leader | None:
         """Return who leads, since when and with which token; None: nobody."""
         return Leader.of(await self.get(name))
+
+    def singleton(
+        self,
+        name: str,
+        ttl: Duration | Timing = 30.0,
+        wait: Duration | None = 0.0,
+        **options: Unpack[Options],
+    ) -> Callable[[Callable[P, Awaitable[Result]]], Callable[P, Coroutine[Any, Any, Result | Skipped]]]:
+        """Decorate a coroutine function of which one call may run at a time, anywhere: each under the lease of this name.
+
+        Where somebody else runs it, nothing is run and `SKIPPED` returned; with ``wait``, when it is not our turn within
+        so many seconds, and with None never. If the lease is lost meanwhile, the call is cancelled and raises
+        `LeaseLost`. ``current_lease()`` is the lease, inside. For what is not to be run twice in a row, see
+        ``hold_at_least``.
+        """
+        self._engine.require_open()
+        self._terms.terms(ttl, options)
+        check_resource(name)
+        return singleton.for_tasks(lambda: self.acquire(name, ttl, wait, **options))
 
     def observe(self, name: str) -> AsyncObservation:
         """Return the stream of leaders: first who leads now, then every change, None for nobody."""

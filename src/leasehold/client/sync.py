@@ -42,7 +42,7 @@ from leasehold.stores.base import Capability
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from types import TracebackType
-    from typing import Any, Self, TypeVar, Unpack
+    from typing import Any, ParamSpec, Self, TypeVar, Unpack
 
     from leasehold.client.options import Options, Terms
     from leasehold.core.claim import Claim
@@ -53,8 +53,10 @@ if TYPE_CHECKING:
     from leasehold.patterns.drain import Work
     from leasehold.patterns.election import Leader
     from leasehold.patterns.several import Bundle
+    from leasehold.patterns.singleton import Skipped
     from leasehold.runtime.engine import Engine
 
+    P = ParamSpec("P")
     Result = TypeVar("Result")
 
 RELEASED = Over(Loss.RELEASED)
@@ -489,6 +491,26 @@ class Client(BaseClient):
         from leasehold.patterns.election import Leader  # noqa: PLC0415
 
         return Leader.of(self.get(name))
+
+    def singleton(
+        self,
+        name: str,
+        ttl: Duration | Timing = 30.0,
+        wait: Duration | None = 0.0,
+        **options: Unpack[Options],
+    ) -> Callable[[Callable[P, Result]], Callable[P, Result | Skipped]]:
+        """Decorate a function of which one call may run at a time, anywhere: each runs under the lease of this name.
+
+        Where somebody else runs it, nothing is run and `SKIPPED` returned; with ``wait``, when it is not our turn within
+        so many seconds, and with None never. If the lease is lost meanwhile, the call raises `LeaseLost` at its end.
+        ``current_lease()`` is the lease, inside. For what is not to be run twice in a row, see ``hold_at_least``.
+        """
+        from leasehold.patterns import singleton  # noqa: PLC0415
+
+        self._engine.require_open()
+        self._terms.terms(ttl, options)
+        check_resource(name)
+        return singleton.for_threads(lambda: self.acquire(name, ttl, wait, **options))
 
     def observe(self, name: str) -> Observation:
         """Return the stream of leaders: first who leads now, then every change, None for nobody."""

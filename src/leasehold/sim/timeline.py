@@ -26,6 +26,9 @@ KEY = (
     "o shut down  = stopped  | partition  ! clock jump",
 )
 RANKS = {"holds": 1, "writes": 2, "stale": 3}
+TOP = 44
+"""Above the first row: the legend."""
+MOST_TICKS = 14
 
 
 class Span(NamedTuple):
@@ -84,11 +87,15 @@ class Timeline:
     def svg(self, rows: tuple[str, ...], end_ns: int, verdict: str) -> str:
         """Return it as an SVG document."""
         scale = (WIDTH - LEFT - 20) / max(end_ns, 1)
-        at = {who: 30 + number * ROW for number, who in enumerate(rows)}
-        height = 60 + len(rows) * ROW
+        at = {who: TOP + number * ROW for number, who in enumerate(rows)}
+        bottom = TOP + len(rows) * ROW
+        height = bottom + 54
+        spans = self.closed(end_ns)
         out = [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="sans-serif" font-size="12">',
             f'<rect width="{WIDTH}" height="{height}" fill="#fff"/>',
+            *_legend(spans, messages=bool(self.messages)),
+            *_axis(end_ns, scale, bottom),
         ]
         for who, y in at.items():
             out.append(f'<text x="8" y="{y + 14}">{who}</text>')
@@ -98,11 +105,11 @@ class Timeline:
                 x1, x2 = LEFT + sent * scale, LEFT + min(arrival, end_ns) * scale
                 ends = f'x1="{x1:.1f}" y1="{at[source] + 10}" x2="{x2:.1f}" y2="{at[target] + 10}"'
                 out.append(f'<line {ends} stroke="#36c" stroke-opacity="0.12"/>')
-        for span in self.closed(end_ns):
+        for span in spans:
             x, width = LEFT + span.begin_ns * scale, max((span.end_ns - span.begin_ns) * scale, 2)
             holds = span.what.startswith("holds")
             y, tall = (at[span.who], 14) if holds else (at[span.who] + 16, 7)
-            colour = COLOURS.get(span.what.split()[0] if holds else span.what, OTHER)
+            colour = _colour(span.what)
             told = f"{span.who} {span.what}: {span.begin_ns / 1e9:.3f} s to {span.end_ns / 1e9:.3f} s"
             box = f'x="{x:.1f}" y="{y}" width="{width:.1f}" height="{tall}" fill="{colour}"'
             out.append(f"<rect {box}><title>{told}</title></rect>")
@@ -111,6 +118,37 @@ class Timeline:
         text = verdict.replace("&", "&amp;").replace("<", "&lt;") or "no invariant was broken"
         out.append(f'<text x="{LEFT}" y="{height - 12}">{end_ns / 1e9:.3f} s: {text}</text></svg>\n')
         return "\n".join(out)
+
+
+def _colour(what: str) -> str:
+    return COLOURS.get("holds" if what.startswith("holds") else what, OTHER)
+
+
+def _legend(spans: list[Span], *, messages: bool) -> list[str]:
+    """Return what the colours mean that occur."""
+    kinds = dict.fromkeys("holds" if span.what.startswith("holds") else span.what for span in spans)
+    out, x = [], LEFT
+    for what in kinds:
+        out.append(f'<rect x="{x}" y="10" width="14" height="10" fill="{_colour(what)}"/>')
+        out.append(f'<text x="{x + 18}" y="19">{what}</text>')
+        x += 36 + 7 * len(what)
+    if messages:
+        out.append(f'<line x1="{x}" x2="{x + 14}" y1="20" y2="10" stroke="#36c" stroke-opacity="0.5"/>')
+        out.append(f'<text x="{x + 18}" y="19">a message</text>')
+    return out
+
+
+def _axis(end_ns: int, scale: float, y: int) -> list[str]:
+    """Return the time axis under the rows: marks at round seconds, and faint lines up from them."""
+    end = end_ns / 1e9
+    steps = (unit * 10**power for power in range(-3, 6) for unit in (1, 2, 5))
+    step = next(step for step in steps if end <= step * MOST_TICKS)
+    out = [f'<line x1="{LEFT}" x2="{WIDTH - 20}" y1="{y}" y2="{y}" stroke="#888"/>']
+    for number in range(int(end / step) + 1):
+        x = LEFT + number * step * 1e9 * scale
+        out.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{TOP - 8}" y2="{y + 5}" stroke="#888" stroke-opacity="0.25"/>')
+        out.append(f'<text x="{x:.1f}" y="{y + 18}" text-anchor="middle" fill="#555">{number * step:g} s</text>')
+    return out
 
 
 def _mark(what: str) -> str:

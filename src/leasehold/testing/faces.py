@@ -39,6 +39,7 @@ class Face(Protocol):
     def drain(self, lease: Tenure, timeout: float | None = None, **how: Any) -> bool: ...
     def campaign(self, name: str, body: Callable[[Any], object], *, terms: int, **options: Any) -> None: ...
     def lead(self, name: str, work: Callable[[Any], Any], **options: Any) -> Any: ...
+    def singleton(self, name: str, work: Callable[[], Any], **options: Any) -> Callable[[], Any]: ...
     def resign(self, term: Any) -> bool: ...
     def leader(self, name: str) -> Leader | None: ...
     def observe(self, name: str, count: int, seen: list[Leader | None]) -> None: ...
@@ -107,6 +108,9 @@ class SyncFace:
 
     def lead(self, name: str, work: Callable[[Any], Any], **options: Any) -> Any:
         return self.client.lead(name, work, **options)
+
+    def singleton(self, name: str, work: Callable[[], Any], **options: Any) -> Callable[[], Any]:
+        return self.client.singleton(name, **options)(work)
 
     def resign(self, term: Any) -> bool:
         return bool(term.resign())
@@ -209,6 +213,13 @@ class AsyncFace:
 
     def lead(self, name: str, work: Callable[[Any], Any], **options: Any) -> Any:
         return self.run(self.client.lead(name, lambda term: asyncio.to_thread(work, term), **options))
+
+    def singleton(self, name: str, work: Callable[[], Any], **options: Any) -> Callable[[], Any]:
+        @self.client.singleton(name, **options)
+        async def single() -> Any:
+            return await asyncio.to_thread(work)
+
+        return lambda: self.run(single())
 
     def resign(self, term: Any) -> bool:
         return bool(self.run(term.resign()))

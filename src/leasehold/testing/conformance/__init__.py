@@ -23,6 +23,7 @@ from leasehold.testing.conformance.renewing import Renewing
 from leasehold.testing.conformance.semaphores import Semaphores
 from leasehold.testing.conformance.sessions import Sessions
 from leasehold.testing.conformance.several import Several
+from leasehold.testing.conformance.singletons import Singletons
 from leasehold.testing.conformance.tokens import Tokens
 from leasehold.testing.conformance.waiting import Waiting
 from leasehold.testing.conformance.watching import Watching
@@ -47,6 +48,7 @@ class StoreConformance(
     Reentry,
     Electing,
     Draining,
+    Singletons,
     Watching,
     Cancellation,
     Batches,
