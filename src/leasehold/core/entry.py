@@ -34,6 +34,8 @@ class Reservation:
     successor: str = ""
     state: str = ""
     """What goes to it with the grant."""
+    after: int = 0
+    """The token of the lease that was handed over; 0 where none was."""
 
 
 @dataclass(slots=True)
