@@ -174,7 +174,7 @@ def markdown(kept: dict[str, Any]) -> str:
 def _versions(store: str) -> dict[str, Any]:
     about: dict[str, Any] = {"python": ".".join(map(str, sys.version_info[:3])), "cores": os.cpu_count()}
     with contextlib.suppress(metadata.PackageNotFoundError, KeyError):
-        client = {"redis": "redis", "postgresql": "psycopg", "zookeeper": "kazoo"}[store.split()[0]]
+        client = {"redis": "redis", "postgresql": "psycopg", "zookeeper": "kazoo"}[store.split(maxsplit=1)[0]]
         about[client] = metadata.version(client)
     return about
 

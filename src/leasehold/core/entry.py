@@ -43,6 +43,8 @@ class Reservation:
     successor: str = ""
     state: str = ""
     """What goes to it with the grant."""
+    after: int = 0
+    """The token of the lease that was handed over; 0 where none was."""
 
 
 @dataclass(slots=True)
@@ -54,12 +56,15 @@ class Waiting:
     reservation: Reservation | None = None
     tombstones: dict[str, int] = field(default_factory=dict)
     """Lease ids that must never be granted, and until when that is remembered."""
+    last_ticket: int = field(init=False, repr=False, compare=False)
+    """The highest so far, where places have tickets."""
     _by_id: dict[str, Waiter] = field(init=False, repr=False, compare=False)
     _tidy_ns: int = field(default=0, init=False, repr=False, compare=False)
     """Nothing here is over before that time."""
 
     def __post_init__(self) -> None:
         self._by_id = {waiter.lease_id: waiter for waiter in self.queue}
+        self.last_ticket = max((waiter.ticket for waiter in self.queue), default=0)
         self._rank()
 
     def find(self, lease_id: str) -> Waiter | None:

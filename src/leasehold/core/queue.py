@@ -126,9 +126,9 @@ def hand_over(table: Table, entry: Entry, op: Release, now: int, *, free_at: int
     until = free_at + op.reserve_ns
     heir = next((w for w in waiting.queue if w.expiry_ns > now and w.holder == op.successor), None)
     if heir is None:
-        waiting.reservation = Reservation(until, successor=op.successor, state=op.state)
+        waiting.reservation = Reservation(until, successor=op.successor, state=op.state, after=entry.token)
     else:
-        waiting.reservation = Reservation(until, heir.lease_id, state=op.state)
+        waiting.reservation = Reservation(until, heir.lease_id, state=op.state, after=entry.token)
         _call(table, entry, heir)
     _tell_first(table, entry, waiting, now)
 

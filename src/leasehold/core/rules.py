@@ -155,9 +155,14 @@ def _acquire(table: Table, entry: Entry, op: Acquire, now: int) -> Granted | Hel
 
 def _challenge(table: Table, entry: Entry, op: Acquire, now: int, expiry: int) -> Held:
     """Answer whoever wants what somebody else holds and, where that was for longer than its soft limit, end it."""
+    recover(table, entry, op, now, expiry)
+    return queue.wait(table, entry, op, now, by=entry.holder, free_at=expiry)
+
+
+def recover(table: Table, entry: Entry, op: Acquire, now: int, expiry: int) -> None:
+    """If the asker wants that, end a live lease that was held for longer than its soft limit."""
     if op.recover and 0 < entry.soft_ns <= now - entry.granted_ns and not entry.revoked:
         _end_at_expiry(table, entry, now, expiry)
-    return queue.wait(table, entry, op, now, by=entry.holder, free_at=expiry)
 
 
 def _grant(table: Table, entry: Entry, op: Acquire, now: int, *, ended_ns: int, state: str = "") -> Granted | Lost:
@@ -217,7 +222,7 @@ def _renew(table: Table, entry: Entry, op: Renew, now: int) -> Renewed | Lost:
             return Lost(Loss(entry.ended))
         return Lost(Loss.TAKEN if entry.token > op.token else Loss.EXPIRED)
     expiry = entry.expiry_ns if entry.parent is None else expiry_of(table, entry)
-    if now >= expiry and not _in_grace(entry, expiry, now):
+    if now >= expiry and not in_grace(entry, expiry, now):
         return Lost(Loss.EXPIRED)
     if entry.revoked:
         return Lost(Loss.REVOKED, max(0, expiry - now))
@@ -373,7 +378,8 @@ def parent_bound(table: Table, op: Acquire, now: int) -> int:
     return bound
 
 
-def _in_grace(entry: Entry, expiry: int, now: int) -> bool:
+def in_grace(entry: Entry, expiry: int, now: int) -> bool:
+    """Whether a lease that ran out may still be renewed: nobody has had it in between, or wants it."""
     waiting = entry.waiting
     wanted = waiting is not None and (waiting.reservation is not None or any(w.expiry_ns > now for w in waiting.queue))
     return now < expiry + entry.grace_ns and not wanted and entry.parent is None

@@ -89,6 +89,6 @@ class Cluster:
     def renew(self, proposer: Proposer, ttl_ns: int = TTL) -> Step:
         return self.drive(proposer, proposer.renew(ttl_ns, self.now))
 
-    def release(self, proposer: Proposer) -> Step:
-        op = Release(proposer.op.resource, proposer.op.lease_id)
+    def release(self, proposer: Proposer, **more: object) -> Step:
+        op = Release(proposer.op.resource, proposer.op.lease_id, **more)  # type: ignore[arg-type]
         return self.drive(proposer, proposer.release(op, self.now))

@@ -38,7 +38,7 @@ def test_a_live_lease_of_another_is_never_replaced_whatever_the_number() -> None
     held = ask(node, Accept(asking("q"), 10**9), 1)
     assert held == HeldBy("holder-p", 5, TTL - 1, 0, 0, 5)
     assert ask(node, Prepare("job", "q", 10**9), 1) == HeldBy("holder-p", 5, TTL - 1, 0, 0, 5)
-    assert ask(node, Accept(asking("q"), 10**9), TTL) == Ack(TTL, extended=False)
+    assert ask(node, Accept(asking("q"), 10**9), TTL) == Ack(TTL, extended=False, after=5)
 
 
 def test_a_new_record_needs_a_number_above_all_promises_or_the_promise_itself() -> None:
@@ -72,7 +72,7 @@ def test_a_copy_of_an_old_request_does_not_start_a_second_turn() -> None:
     node = acceptor()
     ask(node, Accept(asking("p"), 5), 0)
     assert ask(node, Accept(asking("p"), 5), TTL) == Gone(Loss.EXPIRED)
-    assert ask(node, Accept(asking("p"), 6), TTL) == Ack(TTL, extended=False)
+    assert ask(node, Accept(asking("p"), 6), TTL) == Ack(TTL, extended=False, after=5)
 
 
 def test_a_release_closes_whatever_the_owner_has_sent_so_far() -> None:

@@ -2,7 +2,7 @@
 
 Three rules carry the safety, and each is a small method here:
 
-- a live record of another owner is never replaced, whatever the number (`busy`);
+- a live record of another owner is never replaced, whatever the number (`accept`);
 - a record is installed only with a number above all that was promised before (`may_install`), and what was promised
   is on the disk before anybody hears of it (`reserve`, and `Answer.persist`);
 - a record goes by its expiry, by the exact release of its owner, or by force, and is never shortened.
@@ -21,6 +21,7 @@ from leasehold.core.clock import SECOND
 from leasehold.core.entry import Waiting
 from leasehold.core.lease import TOKEN_LIMIT
 from leasehold.core.ops import Event, EventKind, Loss, Released
+from leasehold.core.paxos import queueing
 from leasehold.core.paxos.ballots import DAY_US, SECOND_US
 from leasehold.core.paxos.messages import (
     Accept,
@@ -50,7 +51,7 @@ from leasehold.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from leasehold.core.entry import Entry, Waiter
+    from leasehold.core.entry import Entry, Reservation
     from leasehold.core.lease import Record
     from leasehold.core.ops import Acquire, Notice, Renew
     from leasehold.core.paxos.messages import Item, Request, SeedQuery, Verdict
@@ -212,20 +213,24 @@ class Acceptor:
         mine = slot.lease_id == op.lease_id
         if self.is_live(slot, now):
             if not mine:
-                return self.busy(slot, item, now, by=slot.holder, free_at=expiry)
-            return self._extended(slot, n, item.token or n, op.ttl_ns, now)
+                rules.recover(self, slot, op, now, expiry)
+                return queueing.wait(self, slot, item, now, by=slot.holder, free_at=expiry)
+            verdict = self._extended(slot, n, item.token or n, op.ttl_ns, now)
+            # It may be asked again, with a higher number, by an owner that hasn't got it yet.
+            return verdict._replace(state=slot.state, after=slot.after) if isinstance(verdict, Ack) else verdict
         if mine and not item.token and n <= slot.n:
             return Gone(Loss.EXPIRED)  # so late a request, or a copy of it, must not start a second turn by itself
         free_at = expiry if slot.lease_id is None or mine else expiry + slot.lock_delay_ns
         if now < free_at:
-            return self.busy(slot, item, now, by=slot.holder, free_at=free_at)
+            return queueing.wait(self, slot, item, now, by=slot.holder, free_at=free_at)
+        reservation = None
         if waiting is not None and not item.token:
             reservation = queue.settle(self, slot, waiting, free_at, now, showing=op.lease_id)
             if reservation is not None and not queue.is_for(reservation, op):
-                return self.busy(slot, item, now, by="", free_at=now)
+                return queueing.wait(self, slot, item, now, by="", free_at=reservation.until_ns)
         if not self.may_install(slot, n, op.lease_id):
             return Low(self.floor_of(slot))
-        return self._installed(slot, item, now)
+        return self._installed(slot, item, now, reservation)
 
     def may_install(self, slot: Slot, n: int, lease_id: str) -> bool:
         """Whether a new record may be made with this number: it is above all promises, or is the promise itself."""
@@ -253,7 +258,8 @@ class Acceptor:
         why = self.refusal(item.n, op.ttl_ns, slot.lock_delay_ns)
         if why:
             return Refused(why)
-        if slot.lease_id != op.lease_id or not self.is_live(slot, now):
+        expiry = self.expiry(slot)
+        if slot.lease_id != op.lease_id or not (now < expiry or rules.in_grace(slot, expiry, now)):
             return Gone(_reason(slot, op), 0, self.floor_of(slot))
         verdict = self._extended(slot, item.n, op.token, op.ttl_ns, now)
         if item.children and isinstance(verdict, Ack):
@@ -270,6 +276,7 @@ class Acceptor:
         had = slot.lease_id == item.lease_id and slot.n <= item.n and self.is_live(slot, now)
         self.close(slot, item.n, item.lease_id)
         if had:
+            slot.give_up_inheritance()
             rules.end(self, slot, now, EventKind.RELEASED, free_at=now)
         return Dropped() if had else Nothing()
 
@@ -299,6 +306,9 @@ class Acceptor:
             free_at = expiry if slot.lease_id is None else expiry + slot.lock_delay_ns
             queue.leave_and_call(self, slot, waiting, op, now, free_at=free_at)
             return Nothing("was waiting")
+        if slot.lease_id == op.lease_id:
+            slot.grace_ns = 0  # it is not wanted any more: a renewal still on its way must not bring it back
+            self.save(slot)
         return Nothing()
 
     def close(self, slot: Slot, n: int, lease_id: str) -> None:
@@ -322,8 +332,9 @@ class Acceptor:
 
     def look(self, item: Look, now: int) -> Verdict:
         """Show who holds this."""
-        record = rules.record(self, self.load(item.resource), now)
-        return Seen(() if record is None else (record,))
+        slot = self.load(item.resource)
+        record = rules.record(self, slot, now)
+        return Seen(() if record is None else (record,), queue=queueing.places(slot, now))
 
     def scan(self, item: Scan, now: int) -> Verdict:
         """Show what is held under the prefix."""
@@ -369,17 +380,6 @@ class Acceptor:
             return f"the number is {ahead / DAY_US:.1f} days ahead of this node's: some clock is wrong"
         return ""
 
-    def busy(self, slot: Slot, item: Accept, now: int, *, by: str, free_at: int) -> HeldBy:
-        """Answer that somebody else has it and, if asked to, keep or refresh the asker's place in the queue."""
-        held = queue.wait(self, slot, item.op, now, by=by, free_at=free_at)
-        position, ticket = held.position, 0
-        if item.op.queue and not held.refused and slot.waiting is not None:
-            place = slot.waiting.find(item.op.lease_id)
-            assert place is not None
-            ticket = _draw(slot.waiting, place, item.ticket)
-            position = max(slot.waiting.position(place), 0 if by else 1)
-        return HeldBy(held.by, held.token, held.remaining_ns, position, ticket, self.floor_of(slot))
-
     def promise(self, slot: Slot, n: int, lease_id: str) -> None:
         """Remember the highest number, and whose it is."""
         if n > slot.promised_n:
@@ -390,7 +390,7 @@ class Acceptor:
         """See to it that the disk has this number before anybody hears of it."""
         self._reserved = max(self._reserved, n)
 
-    def _installed(self, slot: Slot, item: Accept, now: int) -> Verdict:
+    def _installed(self, slot: Slot, item: Accept, now: int, reservation: Reservation | None) -> Verdict:
         op = item.op
         expiry = now + op.ttl_ns
         if op.parent is not None:
@@ -400,9 +400,10 @@ class Acceptor:
             expiry = bound if op.ttl_ns == 0 else min(expiry, bound)
         if slot.has_children and not item.token:
             rules.end_children(self, slot, now, ended_ns=self.expiry(slot))
+        state = slot.take_on(reservation)
         token = item.token or item.n
         family = slot.has_children
-        rules.fill(self, slot, op, now, token=token, expiry_ns=expiry)
+        rules.fill(self, slot, op, now, token=token, expiry_ns=expiry, state=state)
         slot.has_children = bool(item.token and family)
         slot.n = item.n
         self.promise(slot, item.n, op.lease_id)
@@ -411,12 +412,12 @@ class Acceptor:
             self._families.setdefault(op.parent[0], set()).add(op.resource)
         if not item.token:
             self._tell_granted(slot, expiry - now)
-        return Ack(expiry - now, extended=False)
+        return Ack(expiry - now, extended=False, state=state, after=slot.after)
 
     def _extended(self, slot: Slot, n: int, token: int, ttl_ns: int, now: int) -> Verdict:
         expiry = self.expiry(slot)
         if slot.revoked:
-            return Gone(Loss.REVOKED, expiry - now, self.floor_of(slot))
+            return Gone(Loss.REVOKED, max(0, expiry - now), self.floor_of(slot))
         if n < slot.n:
             return Low(max(slot.n, self.floor_of(slot)))
         extended = self.extension(slot, ttl_ns, now)
@@ -502,15 +503,6 @@ class Acceptor:
         siblings = self._families.get(slot.parent) if slot.parent is not None else None
         if siblings is not None:
             siblings.discard(slot.resource)
-
-
-def _draw(waiting: Waiting, place: Waiter, ticket: int) -> int:
-    """Return the asker's ticket: the majority's, where it has one already, or else the next one here."""
-    if not place.ticket or ticket not in {0, place.ticket}:
-        waiting.remove(place)
-        place.ticket = ticket or (waiting.queue[-1].ticket if waiting.queue else 0) + 1
-        waiting.insert(bisect_right(waiting.queue, place.ticket, key=lambda waiter: waiter.ticket), place)
-    return place.ticket
 
 
 def _reason(slot: Slot, op: Renew) -> Loss:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from leasehold.core.lease import Contender
 from leasehold.core.paxos.ballots import majority
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Hashable, Iterable, Sequence
 
     from leasehold.core.lease import Record
     from leasehold.core.ops import Event, Notice
-    from leasehold.core.paxos.messages import Push
+    from leasehold.core.paxos.messages import Place, Push
 
 REMEMBERED = 10_000
 """How many pieces of news are kept until a majority has told them. A lost one is made good by the next look."""
@@ -48,20 +49,41 @@ def agreed(views: Sequence[Sequence[Record]], acceptors: int) -> list[Record]:
     found: dict[tuple[str, str, int], list[Record]] = {}
     for view in views:
         for record in view:
-            found.setdefault((record.resource, record.holder, record.token), []).append(record)
+            found.setdefault(_key(record), []).append(record)
     needed = majority(acceptors)
     return [_merged(same) for _, same in sorted(found.items()) if len(same) >= needed]
 
 
-def in_doubt(views: Sequence[Sequence[Record]], acceptors: int) -> bool:
+def in_line(queues: Sequence[Sequence[Place]], acceptors: int) -> list[Contender]:
+    """Return those who wait by the word of a majority, in the order of their turns, as far as there is one."""
+    found: dict[int, list[Place]] = {}
+    for queue in queues:
+        for place in queue:
+            found.setdefault(place.mark, []).append(place)
+    known = [same for same in found.values() if len(same) >= majority(acceptors)]
+    return [contender for *_, contender in sorted([_turn(same) for same in known])]
+
+
+def in_doubt(views: Sequence[Sequence[Record]], acceptors: int, queues: Sequence[Sequence[Place]] = ()) -> bool:
     """Whether an acceptor that has not answered yet could complete a majority."""
-    shown: dict[tuple[str, str, int], int] = {}
-    for view in views:
-        for record in view:
-            key = (record.resource, record.holder, record.token)
-            shown[key] = shown.get(key, 0) + 1
+    shown: dict[Hashable, int] = {}
+    told: list[Hashable] = [_key(record) for view in views for record in view]
+    told += [place.mark for queue in queues for place in queue]
+    for key in told:
+        shown[key] = shown.get(key, 0) + 1
     needed, silent = majority(acceptors), acceptors - len(views)
     return any(count < needed <= count + silent for count in shown.values())
+
+
+def _key(record: Record) -> tuple[str, str, int]:
+    return record.resource, record.holder, record.token
+
+
+def _turn(same: Sequence[Place]) -> tuple[int, int, int, int, Contender]:
+    first = same[0]
+    since = min(place.since_us for place in same)
+    ticket = max(place.ticket for place in same)
+    return -first.priority, ticket, since, first.mark, Contender(first.holder, since, first.priority)
 
 
 def _merged(same: Iterable[Record]) -> Record:

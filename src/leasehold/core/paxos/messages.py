@@ -88,6 +88,10 @@ class Ack(NamedTuple):
 
     ttl_ns: int
     extended: bool
+    state: str = ""
+    """What the holder before has handed over."""
+    after: int = 0
+    """The token before this one, as far as this acceptor knows: with that lease, the state was handed over."""
     children: tuple[tuple[str, int], ...] = ()
     """The live leases under it, by name and token, where that was asked."""
 
@@ -106,6 +110,8 @@ class HeldBy(NamedTuple):
     position: int
     ticket: int
     floor: int
+    refused: bool = False
+    """The queue is as long here as the asker said that it may be: it has no place."""
 
 
 class Low(NamedTuple):
@@ -140,11 +146,24 @@ class Refused(NamedTuple):
     why: str
 
 
+class Place(NamedTuple):
+    """A waiter, as one acceptor has it."""
+
+    mark: int
+    """Tells that two acceptors mean the same one: the lease id, which is a secret, is not shown."""
+    holder: str
+    since_us: int
+    priority: int
+    ticket: int
+
+
 class Seen(NamedTuple):
     """What is held here, of what was asked for."""
 
     records: tuple[Record, ...]
     more: bool = False
+    queue: tuple[Place, ...] = ()
+    """Who waits, where one resource was asked for; also while nobody holds it."""
 
 
 Verdict: TypeAlias = Ack | Promised | HeldBy | Low | Gone | Dropped | Nothing | Refused | Seen

@@ -20,7 +20,7 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from leasehold.core.ops import Loss, Renew
+from leasehold.core.ops import Loss, Release, Renew
 from leasehold.core.paxos.ballots import majority
 from leasehold.core.paxos.messages import (
     Accept,
@@ -41,7 +41,7 @@ from leasehold.core.timing import safe_span
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leasehold.core.ops import Acquire, Release
+    from leasehold.core.ops import Acquire
     from leasehold.core.paxos.ballots import Ballots
     from leasehold.core.paxos.messages import Item, Verdict
 
@@ -66,6 +66,8 @@ class Won(NamedTuple):
     token: int
     ttl_ns: int
     deadline_ns: int
+    state: str = ""
+    """What the holder before has handed over."""
 
 
 class Kept(NamedTuple):
@@ -82,6 +84,8 @@ class Blocked(NamedTuple):
     token: int
     remaining_ns: int
     position: int
+    refused: bool = False
+    """The queue is full, by the word of a majority: there is no place in it for us."""
 
 
 class BackOff(NamedTuple):
@@ -166,6 +170,8 @@ class Proposer:
         self.confirmed_n = 0
         """The number under which a majority confirmed it last: only that one is handed to acceptors that lack it."""
         self.deadline_ns = 0
+        self.state = ""
+        """What the holder before has handed over."""
         self.ticket = 0
         """The place in the queue: the highest that a majority gave."""
         self.attempt: Attempt | None = None
@@ -226,6 +232,9 @@ class Proposer:
             return []
         enough = len(attempt.answers) >= self.majority
         if attempt.kind in {Kind.ACCEPT, Kind.PREPARE}:
+            blocked = self.believed(attempt)
+            if blocked is not None:
+                return self._wait(attempt, blocked)
             return self._give_up(attempt, BackOff() if enough else NoAnswer())
         # A renewal that is answered late still counts if that is in time; a release is never undone.
         return [NoAnswer()]
@@ -252,7 +261,7 @@ class Proposer:
             return self._give_up(attempt, Ended(last.reason, last.remaining_ns))
         blocked = self.believed(attempt)
         if blocked is not None:
-            return self._give_up(attempt, blocked)
+            return [] if self._may_be_refused(attempt) else self._wait(attempt, blocked)
         if lows and acks + lows >= self.majority:
             return self.acquire(now, wall_us)  # where it was taken in, the next one extends: nothing to withdraw
         if attempt.said(Gone) > self.acceptors - self.majority:
@@ -279,7 +288,8 @@ class Proposer:
         attempt.open = False
         self.token = self.confirmed_n = self.n
         self.deadline_ns = deadline
-        return [Won(self.token, ttl_ns, deadline)]
+        self.state = _handed_over(attempt)
+        return [Won(self.token, ttl_ns, deadline, self.state)]
 
     def deadline(self, attempt: Attempt, ttl_ns: int) -> int:
         """Return until when it is ours: counted from before the first message left, and short of the clocks' drift."""
@@ -299,8 +309,25 @@ class Proposer:
             if len(same) >= self.majority:
                 self.ticket = self.ticket or max(held.ticket for held in same)
                 left = max(held.remaining_ns for held in same)
-                return Blocked(same[0].by, same[0].token, left, max(held.position for held in same))
+                refused = sum([held.refused for held in same]) >= self.majority
+                return Blocked(same[0].by, same[0].token, left, max(held.position for held in same), refused)
         return None
+
+    def _may_be_refused(self, attempt: Attempt) -> bool:
+        """Whether those who haven't answered yet decide if the queue is full: only a majority's word counts."""
+        refused, silent = _refusing(attempt), self.acceptors - len(attempt.answers)
+        return 0 < len(refused) < self.majority <= len(refused) + silent
+
+    def _wait(self, attempt: Attempt, blocked: Blocked) -> list[Step]:
+        """Leave it to its holder; and the queue, where that is full and a minority has taken us in all the same."""
+        if not blocked.refused:
+            return self._give_up(attempt, blocked)
+        attempt.open = False
+        self.attempt = None
+        refusing = _refusing(attempt)
+        if len(refusing) == self.acceptors:
+            return [blocked]
+        return [Send(0, Drop(Release(self.op.resource, self.op.lease_id), self.n), but=refusing), blocked]
 
     def _on_prepare(self, attempt: Attempt, now: int, wall_us: int) -> list[Step]:  # noqa: ARG002
         blocked = self.believed(attempt)
@@ -344,10 +371,12 @@ class Proposer:
 
     def _on_extended(self, attempt: Attempt, now: int) -> list[Step]:
         attempt.open = False
-        if not self.in_time(self.deadline_ns, now):
-            return [Ended(Loss.EXPIRED)]
         ttl_ns = _granted(attempt)
-        self.deadline_ns = max(self.deadline_ns, self.deadline(attempt, ttl_ns))
+        deadline = self.deadline(attempt, ttl_ns)
+        # Within a grace, those who extended it have said that nobody had it, or wanted it, in between.
+        if not self.in_time(deadline if self.op.grace_ns else self.deadline_ns, now):
+            return [Ended(Loss.EXPIRED)]
+        self.deadline_ns = max(self.deadline_ns, deadline)
         self.confirmed_n = attempt.n
         attempt.kept = True
         self._numbers += 1
@@ -393,6 +422,18 @@ class Proposer:
             return [refusal]
         free_in = [answer.free_in_ns for answer in attempt.answers.values() if isinstance(answer, Dropped)]
         return [Freed(max(free_in, default=None))]
+
+
+def _refusing(attempt: Attempt) -> tuple[str, ...]:
+    """Return the acceptors whose queue is full."""
+    return tuple([who for who, answer in attempt.answers.items() if isinstance(answer, HeldBy) and answer.refused])
+
+
+def _handed_over(attempt: Attempt) -> str:
+    """Return what the last holder has left: what those say who know of the newest one."""
+    acks = [answer for answer in attempt.answers.values() if isinstance(answer, Ack)]
+    newest = max([ack.after for ack in acks])
+    return max([ack.state for ack in acks if ack.after == newest])
 
 
 def _granted(attempt: Attempt) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from leasehold.core.entry import Entry
+from leasehold.core.entry import Entry, Reservation, Waiting
 
 
 @dataclass(slots=True)
@@ -17,6 +17,23 @@ class Slot(Entry):
     promised_n: int = 0
     promised_by: str = ""
     """Whose number ``promised_n`` is; empty once that owner has given it back, so that nothing of it counts any more."""
+    inherited: Reservation | None = None
+    """What was reserved for the owner by the holder before it: in force again, should the owner withdraw."""
+    after: int = 0
+    """The token of that holder or, where nothing was handed over, of the last one that was here."""
+
+    def take_on(self, reservation: Reservation | None) -> str:
+        """Note that a new owner uses this reservation; return what was left with it."""
+        self.inherited = reservation if reservation is not None and reservation.after else None
+        self.after = self.token if self.inherited is None else self.inherited.after
+        return "" if self.inherited is None else self.inherited.state
+
+    def give_up_inheritance(self) -> None:
+        """Put back what was reserved for an owner that didn't get it after all."""
+        if self.inherited is not None:
+            if self.waiting is None:
+                self.waiting = Waiting()
+            self.waiting.reservation, self.inherited = self.inherited, None
 
     def freeze(self, now: int) -> Frozen:
         """Return it for the file that a clean shutdown leaves, with times as spans that are left.

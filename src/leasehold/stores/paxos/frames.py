@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 MAGIC: Final = "leasehold"
-VERSION: Final = 1
+VERSION: Final = 2
 MAX_REQUEST: Final = 8 * 1024 * 1024
 """Bytes of a frame that a node takes."""
 MAX_GREETING: Final = 1024

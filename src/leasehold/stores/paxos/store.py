@@ -58,7 +58,13 @@ class PaxosStore:
         waiting_order="best effort",
         platforms="three or five leasehold nodes on Linux",
         capabilities=(
-            Capability.CROSS_PROCESS | Capability.CROSS_HOST | Capability.DURABLE | Capability.PUSH | Capability.WATCH
+            Capability.CROSS_PROCESS
+            | Capability.CROSS_HOST
+            | Capability.DURABLE
+            | Capability.PUSH
+            | Capability.WATCH
+            | Capability.GRACE
+            | (Capability.PATTERNS & ~Capability.SESSIONS)
         ),
         not_promised=(
             "the order of waiters; leases while a majority is down, or silent after a crash for as long as its longest "
@@ -105,8 +111,7 @@ class PaxosStore:
         """Return who holds what."""
         looks = [LookTask(Look(self._space + name), self._engine.acceptors) for name in resources]
         self._look(looks, self._clock.now() + int(timeout * SECOND))
-        found = [look.records() for look in looks]
-        return [self._named(records[0]) if records else None for records in found]
+        return [self._shown(look) for look in looks]
 
     def scan(self, prefix: str, *, timeout: float) -> Iterator[Record]:
         """Return all live leases under the prefix."""
@@ -123,9 +128,10 @@ class PaxosStore:
         return iter([self._named(record) for record in found])
 
     def waiters(self, resource: str, *, timeout: float) -> list[Contender]:
-        """Return who waits for the resource, as long as somebody holds it."""
-        record = self.read([resource], timeout=timeout)[0]
-        return list(record.queue) if record else []
+        """Return who waits for the resource, by the word of a majority."""
+        look = LookTask(Look(self._space + resource), self._engine.acceptors)
+        self._look([look], self._clock.now() + int(timeout * SECOND))
+        return look.queue()
 
     def subscribe(self, prefix: str | None = None) -> PaxosSubscription:
         """Be told, over connections of its own."""
@@ -164,6 +170,10 @@ class PaxosStore:
         for look in looks:
             if isinstance(look.outcome, Unknown):
                 raise look.outcome.error
+
+    def _shown(self, look: LookTask) -> Record | None:
+        records = look.records()
+        return self._named(records[0]._replace(queue=tuple(look.queue()))) if records else None
 
     def _named(self, record: Record) -> Record:
         """Return the record with the names that its users know."""

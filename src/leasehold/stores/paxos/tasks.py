@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from leasehold.core.clock import MILLISECOND
 from leasehold.core.ops import Granted, Held, Lost, NotHeld, Released, Renewed, Unknown
 from leasehold.core.paxos.ballots import majority
-from leasehold.core.paxos.merging import agreed, in_doubt
+from leasehold.core.paxos.merging import agreed, in_doubt, in_line
 from leasehold.core.paxos.messages import Dropped, End, Look, Nothing, Refused, Scan, Seen
 from leasehold.core.paxos.proposer import (
     BackOff,
@@ -29,7 +29,7 @@ from leasehold.errors import ConfigError, StoreUnavailable
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leasehold.core.lease import Record
+    from leasehold.core.lease import Contender, Record
     from leasehold.core.ops import Outcome, Release, Revoke
     from leasehold.core.paxos.messages import Item, Verdict
     from leasehold.core.paxos.proposer import Proposer, Step
@@ -143,11 +143,11 @@ class AcquireTask(LeaseTask):
     def conclude(self, step: Step, error: Callable[[], StoreUnavailable]) -> Outcome | None:
         """Return the outcome that a step means."""
         if isinstance(step, Won):
-            return Granted(step.token, step.ttl_ns)
+            return Granted(step.token, step.ttl_ns, step.state)
         if isinstance(step, Kept):
-            return Granted(self.proposer.token, step.ttl_ns)
+            return Granted(self.proposer.token, step.ttl_ns, self.proposer.state)
         if isinstance(step, Blocked):
-            return Held(step.by, step.token, step.remaining_ns, step.position)
+            return Held(step.by, step.token, step.remaining_ns, step.position, step.refused)
         self._split = isinstance(step, BackOff)
         return super().conclude(step, error)
 
@@ -282,8 +282,9 @@ class LookTask(CountingTask):
         """Finish, if that is enough."""
         if self.refused():
             return
-        seen = [view.records for view in self.views()]
-        if len(seen) >= self._majority and not in_doubt(seen, self.acceptors):
+        seen = self.views()
+        records, queues = [view.records for view in seen], [view.queue for view in seen]
+        if len(seen) >= self._majority and not in_doubt(records, self.acceptors, queues):
             self.finish(self.views())
 
     def on_timeout(self) -> list[Step]:
@@ -296,3 +297,7 @@ class LookTask(CountingTask):
     def records(self) -> list[Record]:
         """Return what a majority shows."""
         return agreed([view.records for view in self.views()], self.acceptors)
+
+    def queue(self) -> list[Contender]:
+        """Return who waits by the word of a majority."""
+        return in_line([view.queue for view in self.views()], self.acceptors)
