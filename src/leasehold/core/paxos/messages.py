@@ -145,6 +145,7 @@ class Seen(NamedTuple):
 
     records: tuple[Record, ...]
     more: bool = False
+    """There is more. With no records: the reply had no room for them, and the question has to be asked again."""
 
 
 Verdict: TypeAlias = Ack | Promised | HeldBy | Low | Gone | Dropped | Nothing | Refused | Seen
