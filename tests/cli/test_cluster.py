@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 from typing import TYPE_CHECKING
 
 import pytest
@@ -61,6 +62,11 @@ def test_health_and_metrics(cluster: PaxosCluster) -> None:
         (["--peers", "b=h1"], "has 2 nodes"),
         (["--peers", "a=h1,b=h2"], "among its own peers"),
         (["--peers", "b"], "ID=HOST:PORT"),
+        (["--peers", "b=h1,b=h2"], "peer 'b' is there twice"),
+        (["--peers", "b=h1:7,c=H1:7"], "h1:7 is the place of both 'b' and 'c': each node has its own"),
+        (["--listen", "h1:7", "--peers", "b=h1:7,c=h2"], "h1:7 is the place of both 'a' and 'b'"),
+        (["--peers", "=h1,c=h2"], "'' can't name a node"),
+        (["--id", ""], "'' can't name a node"),
         (["--listen", "h:x"], "no HOST:PORT"),
         (["--max-ttl", "2h"], "from 1 s to 1 h"),
         (["--tls-key", "x"], "TLS needs a certificate"),
@@ -71,6 +77,24 @@ def test_settings_that_cannot_work_are_refused(cli: Cli, words: list[str], why: 
     ended = cli("node", "--id", "a", "--data", f"{cli.folder}/data", *words)
     assert ended.returncode == 78
     assert why in ended.stderr
+
+
+def test_a_request_for_health_that_never_ends_is_answered_all_the_same(cluster: PaxosCluster) -> None:
+    node = cluster.nodes[0]
+    for head in (
+        b"GET /" + 100_000 * b"x" + b" HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\n" + 5000 * b"X-More: and more\r\n",
+    ):
+        with socket.create_connection((node.host, node.http_port), 10) as sock:
+            sock.sendall(head)
+            answer = sock.makefile("rb").read()
+        assert answer.startswith(b"HTTP/1.1 431 Request Header Fields Too Large\r\n")
+        assert answer.endswith(b"the request is longer than 16384 bytes\n")
+    for head in (b"\r\n\r\n", b"POST /health HTTP/1.1\r\n\r\n", b"\xff\xfe\r\n\r\n"):
+        with socket.create_connection((node.host, node.http_port), 10) as sock:
+            sock.sendall(head)
+            assert sock.makefile("rb").read().startswith(b"HTTP/1.1 400 ")
+    assert "Traceback" not in node.log()
 
 
 def test_init_is_for_new_clusters_only(cli: Cli) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import struct
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,8 @@ from hypothesis import strategies as st
 from leasehold import Client
 from leasehold.core import ops
 from leasehold.core.paxos import messages as m
+from leasehold.core.paxos.acceptor import REPLY_ROOM
+from leasehold.runtime.clock import SYSTEM
 from leasehold.stores.paxos import frames, handshake
 from leasehold.testing.conformance.base import until
 from tests.node.greeting import RawClient
@@ -283,3 +286,65 @@ def test_many_connections_that_say_nothing_leave_nothing_behind(node: PaxosNode)
             client.socket.close()
     until(lambda: "leasehold_node_connections 0\n" in node.get("metrics")[1], "the end of the connections")
     assert memory(node) - before < 32 * 2**20
+
+
+@pytest.fixture
+def full(node: PaxosNode) -> Iterator[RawClient]:
+    """The node has much to show, a megabyte of it in a page."""
+    wall_us, count = SYSTEM.wall_us(), 2000
+    names = [f"full/{number:05}" for number in range(count)]
+    blob = '{"text":"' + 1000 * "x" + '"}'
+    with RawClient(node.port).greet() as client:
+
+        def ask(items: list[Any]) -> None:
+            for start in range(0, count, 500):
+                client.send(frames.Ask(1, items[start : start + 500]))
+                assert isinstance(client.hear(), frames.Answer)
+
+        held = [ops.Acquire(name, name, "h", 60 * 10**9, metadata=blob) for name in names]
+        ask([frames.AcceptItem(m.Accept(op, wall_us)) for op in held])
+        yield client
+        ask([frames.DropItem(m.Drop(ops.Release(name, name))) for name in names])
+
+
+def test_a_request_for_everything_a_thousand_times_gets_some_of_it_soon(node: PaxosNode, full: RawClient) -> None:
+    before = memory(node)
+    with RawClient(node.port).greet() as client, RawClient(node.port).greet() as other:
+        client.send(
+            frames.Ask(1, [frames.ScanItem(m.Scan("full/"))] * 500 + [frames.LookItem(m.Look("full/00001"))] * 500)
+        )
+        other.send(frames.Ping(1))
+        begun = SYSTEM.now()
+        assert other.hear() == frames.Pong(1)
+        assert SYSTEM.now() - begun < 5 * 10**9
+        answer = client.hear()
+    assert isinstance(answer, frames.Answer)
+    assert len(answer.verdicts) == 1000
+    shown = [verdict.body for verdict in answer.verdicts]
+    assert all(isinstance(seen, m.Seen) for seen in shown)
+    assert len(shown[0].records) == 1000  # type: ignore[union-attr]
+    assert shown[499] == shown[-1] == m.Seen((), more=True)
+    assert len(frames.encode(answer)) < 2 * REPLY_ROOM
+    assert memory(node) - before < 64 * 2**20
+
+
+def test_nothing_more_is_done_for_a_client_that_does_not_read_its_answers(node: PaxosNode, full: RawClient) -> None:
+    """Its small requests, of which thousands came at once, would fill the memory."""
+
+    def requests() -> int:
+        return int(re.findall(r"^leasehold_node_requests_total (\d+)", node.get("metrics")[1], re.MULTILINE)[0])
+
+    before, done = memory(node), requests()
+    scan, count = bytes(frames.encode(frames.Ask(1, [frames.ScanItem(m.Scan("full/"))]))), 400
+    with RawClient(node.port).greet() as client:
+        client.send(scan * count)
+        until(lambda: requests() > done, "the first of them")
+        with RawClient(node.port).greet() as other:
+            for serial in range(200):  # turns, in which all of it could have been done
+                other.send(frames.Ping(serial))
+                assert other.hear() == frames.Pong(serial)
+        assert requests() - done < count // 2
+        assert memory(node) - before < 64 * 2**20
+        for _ in range(count):
+            assert isinstance(client.hear(), frames.Answer)
+    assert requests() - done == count

@@ -1,7 +1,8 @@
 """One client's connection: the greeting, then requests, each in its turn.
 
-A client that sends more than its share waits: after so many items the others are served first. One that doesn't read
-its answers isn't read from either; one that doesn't read what is pushed to it is dropped.
+A client that sends more than its share waits: after so many items, or so much to show, the others are served first. One
+that doesn't read its answers gets no more of them, and isn't read from either; one that doesn't read what is pushed to
+it is dropped.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ SHARE: Final = 1000
 FRAME_COSTS: Final = 8
 """A frame counts for as many items, besides its own."""
 MOST_OWED: Final = 1000
-"""Answers that may wait for the disk; then nothing more is read from the client."""
+"""Answers that may wait for the disk; then nothing more is done for the client."""
 MOST_ADDRESSES: Final = 100
 MOST_UNREAD: Final = 4 * 1024 * 1024
-"""Bytes that a client may leave unread of what is pushed to it."""
+"""Bytes that a client may leave unread of what is pushed to it, or that may wait for the disk."""
 
 
 class Connection(asyncio.Protocol):
@@ -43,13 +44,15 @@ class Connection(asyncio.Protocol):
         self._nonce = b""
         self._ready = False
         self._resting = False
-        """Whether the rest of the backlog waits for its turn."""
+        """Whether the rest of the backlog waits, for its turn or for the client."""
+        self._called = False
+        """Whether its turn will come by itself."""
         self._clogged = False
         """Whether the client doesn't read its answers."""
         self._closed = False
         self._working = False
         self._out: list[bytes | bytearray] = []
-        self._owed = 0
+        self._owed = self._owed_bytes = 0
         self.addresses: set[str] = set()
         """Under which it is called."""
         self.peer = ""
@@ -79,14 +82,14 @@ class Connection(asyncio.Protocol):
             self._work()
 
     def pause_writing(self) -> None:
-        """Read nothing while the client doesn't."""
+        """Do nothing while the client doesn't read."""
         self._clogged = True
         self._adjust()
 
     def resume_writing(self) -> None:
         """Go on."""
         self._clogged = False
-        self._adjust()
+        self._go_on()
 
     def connection_lost(self, _error: Exception | None) -> None:
         """Forget it."""
@@ -106,18 +109,21 @@ class Connection(asyncio.Protocol):
         else:
             self._transport.write(frame)
 
-    def owe(self) -> None:
+    def owe(self, frame: bytes | bytearray) -> None:
         """Take note of an answer that waits for the disk."""
         self._owed += 1
-        if self._owed == MOST_OWED:
+        self._owed_bytes += len(frame)
+        if self._is_held_up:
             self._adjust()
 
     def pay(self, frame: bytes | bytearray) -> None:
         """Send an answer that waited."""
+        was_held_up = self._is_held_up
         self._owed -= 1
+        self._owed_bytes -= len(frame)
         self.send(frame)
-        if self._owed == MOST_OWED - 1 and not self._closed:
-            self._adjust()
+        if was_held_up:
+            self._go_on()
 
     def push(self, frame: bytes | bytearray) -> None:
         """Send what wasn't asked for, unless too much of it is unread already."""
@@ -150,9 +156,9 @@ class Connection(asyncio.Protocol):
         """Carry out what has come, up to the client's share; the rest has its turn after the others'."""
         self._resting = False
         self._working = True
-        done = 0
+        done = 0.0
         try:
-            while self._backlog and done < SHARE and not self._closed:
+            while self._backlog and done < SHARE and not self._closed and not self._is_held_up:
                 done += FRAME_COSTS + self._take(self._backlog.popleft())
         except frames.NOT_UNDERSTOOD as error:
             self.refuse(f"a frame can't be understood: {error}")
@@ -165,12 +171,23 @@ class Connection(asyncio.Protocol):
                 out, self._out = self._out, []
                 if not self._transport.is_closing():
                     self._transport.write(b"".join(out) if len(out) > 1 else out[0])
-        if self._backlog and not self._closed:
-            self._resting = True
+        self._resting = bool(self._backlog) and not self._closed
+        self._go_on()
+
+    @property
+    def _is_held_up(self) -> bool:
+        """Whether the client has to take its answers, or the disk to be written, before anything else is done for it."""
+        return self._clogged or self._owed >= MOST_OWED or self._owed_bytes > MOST_UNREAD
+
+    def _go_on(self) -> None:
+        """Have the rest of the backlog carried out when it is its turn, or read on."""
+        if self._resting and not self._called and not self._is_held_up:
+            self._called = True
             asyncio.get_running_loop().call_soon(self._resume)
         self._adjust()
 
     def _resume(self) -> None:
+        self._called = False
         if not self._closed:
             self._work()
 
@@ -178,13 +195,13 @@ class Connection(asyncio.Protocol):
         """Read from the client, or let it wait."""
         if self._closed or self._transport.is_closing():
             return
-        if self._resting or self._clogged or self._owed >= MOST_OWED:
+        if self._resting or self._is_held_up:
             self._transport.pause_reading()
         else:
             self._transport.resume_reading()
 
-    def _take(self, payload: frames.Payload) -> int:
-        """Carry out one frame; return how many items it had."""
+    def _take(self, payload: frames.Payload) -> float:
+        """Carry out one frame; return how many items it had, or as many as it was worth."""
         message = frames.decode_client(payload)
         service = self._service
         if not self._ready:
@@ -194,8 +211,7 @@ class Connection(asyncio.Protocol):
             if len(message.items) > frames.MAX_ITEMS:
                 self.refuse(f"a request has {len(message.items)} items, and {frames.MAX_ITEMS} are the most")
                 return 0
-            service.ask(message, self)
-            return len(message.items)
+            return len(message.items) + SHARE * service.ask(message, self)
         if isinstance(message, frames.Listen):
             if len(message.address) > LONGEST_ID or len(self.addresses) >= MOST_ADDRESSES:
                 self.refuse("too many addresses, or too long a one")

@@ -16,13 +16,13 @@ from leasehold.core.paxos.ballots import DAY_US
 from leasehold.core.paxos.starting import NOTHING_PROMISED, shut_down, start
 from leasehold.errors import ConfigError
 from leasehold.node import log as logging
-from leasehold.node.connection import Connection
+from leasehold.node.connection import GREETING_SECONDS, Connection
 from leasehold.node.disk import DataFolder
 from leasehold.node.log import log
 from leasehold.node.scribe import Scribe
 from leasehold.node.seeding import seed
 from leasehold.node.service import NodeAcceptor, Service
-from leasehold.node.web import Web
+from leasehold.node.web import LONGEST_HEAD, Web
 from leasehold.runtime.clock import SYSTEM, AcceptorClock
 
 if TYPE_CHECKING:
@@ -84,11 +84,13 @@ class _Process:
             try:
                 server = await loop.create_server(
                     lambda: Connection(service), settings.listen.host, settings.listen.port,
-                    ssl=settings.tls, backlog=1024,
+                    ssl=settings.tls, ssl_handshake_timeout=GREETING_SECONDS if settings.tls else None, backlog=1024,
                 )  # fmt: skip
                 stack.callback(server.close)
                 if settings.http is not None:
-                    web = await asyncio.start_server(Web(service).serve, settings.http.host, settings.http.port)
+                    web = await asyncio.start_server(
+                        Web(service).serve, settings.http.host, settings.http.port, limit=LONGEST_HEAD
+                    )
                     stack.callback(web.close)
             except OSError as error:
                 raise ConfigError(f"can't listen: {error.strerror or error}") from error

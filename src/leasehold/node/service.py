@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from leasehold import __version__
 from leasehold.core.clock import SECOND
-from leasehold.core.paxos.acceptor import Acceptor, Durable
+from leasehold.core.paxos.acceptor import REPLY_ROOM, Acceptor, Durable
 from leasehold.core.paxos.messages import Refused, Request, SeedQuery
 from leasehold.node.checking import problem
 from leasehold.node.log import log
@@ -79,10 +79,10 @@ class Service:
 
     # --- requests -------------------------------------------------------------------------------------------------
 
-    def ask(self, asked: frames.Ask, connection: Connection) -> None:
-        """Carry out a request, and answer once what was promised is on the disk."""
+    def ask(self, asked: frames.Ask, connection: Connection) -> float:
+        """Carry out a request, and answer once what was promised is on the disk; return how much of a turn it took."""
         if self.closed:
-            return
+            return 0
         self.counts["requests"] += 1
         self.counts["items"] += len(asked.items)
         items = [frame.body for frame in asked.items]
@@ -92,7 +92,7 @@ class Service:
         answer = self.acceptor.handle(Request(asked.serial, tuple(sound)), now, self.wall.wall_us())
         if answer.reply is None:
             connection.send(encode(frames.Silent(asked.serial, self.silence_left(now))))
-            return
+            return 0
         verdicts = [VERDICTS[type(verdict)](verdict) for verdict in answer.reply.verdicts]
         for at, refusal in refused.items():
             verdicts.insert(at, VERDICTS[Refused](refusal))
@@ -101,10 +101,10 @@ class Service:
             connection.send(frame)
             if answer.push is not None:
                 self._spread(answer.push)
-            return
+            return 1 - self.acceptor.room / REPLY_ROOM
         push = answer.push
 
-        connection.owe()
+        connection.owe(frame)
 
         def tell() -> None:
             connection.pay(frame)
@@ -112,6 +112,7 @@ class Service:
                 self._spread(push)
 
         self.persist(answer.persist, tell)
+        return 1 - self.acceptor.room / REPLY_ROOM
 
     def seed(self, serial: int) -> frames.Frame:
         """Answer a node that lost its disk."""

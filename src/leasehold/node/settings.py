@@ -51,6 +51,11 @@ class Settings(NamedTuple):
             check_id(name)
         if self.id in self.peers:
             raise ConfigError(f"node {self.id!r} is among its own peers")
+        names: dict[Place, str] = {self.listen: self.id}
+        for name, place in self.peers.items():
+            if place in names:
+                raise ConfigError(f"{place} is the place of both {names[place]!r} and {name!r}: each node has its own")
+            names[place] = name
         if self.acceptors % 2 == 0 or self.acceptors > MOST_ACCEPTORS:
             raise ConfigError(
                 f"with its peers, this cluster has {self.acceptors} nodes: an odd number is needed, 3 or 5 as a rule"

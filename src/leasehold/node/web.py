@@ -10,7 +10,15 @@ if TYPE_CHECKING:
     from leasehold.node.service import Service
 
 PATIENCE: Final = 5.0
-_REASONS: Final = {200: "OK", 400: "Bad Request", 404: "Not Found", 503: "Service Unavailable"}
+LONGEST_HEAD: Final = 16 * 1024
+"""Bytes of a request, up to the empty line."""
+_REASONS: Final = {
+    200: "OK",
+    400: "Bad Request",
+    404: "Not Found",
+    431: "Request Header Fields Too Large",
+    503: "Service Unavailable",
+}
 
 
 class Web:
@@ -23,8 +31,11 @@ class Web:
         """Read a request, and answer it."""
         with contextlib.suppress(OSError, TimeoutError, ValueError, asyncio.IncompleteReadError):
             async with asyncio.timeout(PATIENCE):
-                head = await reader.readuntil(b"\r\n\r\n")
-                code, text = self._answer(head.split(b"\r\n", 1)[0])
+                try:
+                    head = await reader.readuntil(b"\r\n\r\n")
+                    code, text = self._answer(head.split(b"\r\n", 1)[0])
+                except asyncio.LimitOverrunError:
+                    code, text = 431, f"the request is longer than {LONGEST_HEAD} bytes\n"
                 body = text.encode()
                 writer.write(
                     f"HTTP/1.1 {code} {_REASONS[code]}\r\nContent-Type: text/plain; charset=utf-8\r\n"
@@ -32,6 +43,10 @@ class Web:
                     + body
                 )
                 await writer.drain()
+                if code == 431:
+                    writer.write_eof()
+                    while await reader.read(LONGEST_HEAD):  # to close before that would take the answer back
+                        pass
         writer.close()
 
     def _answer(self, request: bytes) -> tuple[int, str]:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from leasehold.core.clock import SECOND
 from leasehold.core.ops import EventKind, Loss, Release, Renew, Revoke, Summons
-from leasehold.core.paxos.acceptor import KEEP_AHEAD_US, RAISE_BY_US, Config, Durable
+from leasehold.core.paxos.acceptor import KEEP_AHEAD_US, RAISE_BY_US, REPLY_ROOM, Config, Durable
 from leasehold.core.paxos.ballots import DAY_US
 from leasehold.core.paxos.messages import (
     Accept,
@@ -274,3 +274,38 @@ def test_a_wall_clock_that_is_set_back_takes_nothing_back() -> None:
     node, wall = acceptor(), 10**15
     ask(node, Look("job"), 0, wall + 3 * DAY_US)
     assert isinstance(ask(node, Accept(asking("p"), wall + 4 * DAY_US), 10, wall), Ack)
+
+
+def test_a_reply_shows_no_more_than_it_has_room_for() -> None:
+    node, blob = acceptor(), '{"a":"' + 60_000 * "x" + '"}'
+    names = [f"r{number:03}" for number in range(100)]
+    for name in names:
+        ask(node, Accept(asking(name, name, metadata=blob), 1), 0)
+    shown: list[str] = []
+    more = True
+    while more:
+        scan = Scan("", shown[-1] if shown else "")
+        reply = node.handle(Request(1, (scan, scan, Look("r000"))), 0, 0).reply
+        assert reply is not None
+        page, again, look = reply.verdicts
+        assert isinstance(page, Seen)
+        shown += [record.resource for record in page.records]
+        more = page.more
+        assert len(page.records) * 60_000 < REPLY_ROOM + 60_000
+        if more:
+            assert again == look == Seen((), more=True)
+    assert shown == names
+
+
+def test_sessions_with_too_many_children_for_one_reply_are_refused_and_not_half_told() -> None:
+    node = acceptor()
+    ask(node, Accept(asking("parent", "p"), 1), 0)
+    for number in range(100):
+        ask(node, Accept(asking(f"c{number}", f"{number:0500}", ttl_ns=0, parent=("p", 1)), 2), 0)
+    renewing = Extend(Renew("p", "parent", 1, TTL), 1, children=True)
+    reply = node.handle(Request(1, (renewing,) * 100), 0, 0).reply
+    assert reply is not None
+    told = [verdict for verdict in reply.verdicts if isinstance(verdict, Ack)]
+    assert {len(ack.children) for ack in told} == {100}
+    assert 70 < len(told) < 90
+    assert all(isinstance(verdict, Refused) for verdict in reply.verdicts[len(told) :])

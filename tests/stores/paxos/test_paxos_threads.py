@@ -166,3 +166,15 @@ def test_numbers_are_drawn_and_noted_under_the_lock_of_the_client(store: Store) 
     assert isinstance(released, Released)
     until(lambda: any(isinstance(news, Notice) for news in subscription.get(0.1) or ()), "the call")
     subscription.close()
+
+
+def test_more_is_read_and_listed_than_fits_one_reply(store: Store) -> None:
+    names = [f"large/{number:03}" for number in range(150)]
+    blob = '{"text":"' + 60_000 * "x" + '"}'
+    held = [Acquire(name, new_id(), "h", ns(60), metadata=blob) for name in names]
+    for start in range(0, 150, 50):
+        assert all(isinstance(done, Granted) for done in store.apply(held[start : start + 50], timeout=PATIENCE))
+    found = store.read(names, timeout=PATIENCE)
+    assert [record and record.resource for record in found] == names
+    assert [record.resource for record in store.scan("large/", timeout=PATIENCE)] == names
+    store.apply([Release(op.resource, op.lease_id) for op in held], timeout=PATIENCE)

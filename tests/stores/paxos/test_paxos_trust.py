@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -83,6 +84,15 @@ def test_a_node_with_a_certificate_from_elsewhere_is_not_trusted(sealed: PaxosCl
 
 def test_a_client_with_a_certificate_from_elsewhere_is_not_taken(sealed: PaxosCluster, folder: Path) -> None:
     assert isinstance(refusal(sealed_url(sealed, folder, own="theirs")), StoreUnavailable)
+
+
+def test_a_handshake_that_is_not_gone_on_with_is_ended(sealed: PaxosCluster) -> None:
+    """Or they would pile up: nothing counts them before they are connections."""
+    with socket.create_connection((sealed.nodes[0].host, sealed.nodes[0].port), 40) as sock:
+        sock.sendall(b"\x16\x03\x01")
+        begun = SYSTEM.now()
+        assert sock.recv(1) == b""
+        assert SYSTEM.now() - begun < 30e9
 
 
 def test_a_client_without_tls_is_not_taken(sealed: PaxosCluster) -> None:

@@ -60,6 +60,8 @@ KEEP_AHEAD_US = 10 * SECOND_US
 """The high-water mark is raised when it is less than this ahead of the wall clock, so no grant waits for the disk."""
 RAISE_BY_US = 30 * SECOND_US
 """How far ahead it is raised."""
+REPLY_ROOM = 4 * 1024 * 1024
+"""What one reply may show, in bytes or so. What is left over has to be asked for again."""
 
 
 class Config(NamedTuple):
@@ -121,6 +123,8 @@ class Acceptor:
         """The names under the prefix that is being looked through: to sort them anew for each page would take long."""
         self._reserved = 0
         self._span_ns = 0
+        self.room = REPLY_ROOM
+        """How much of it is left in the reply that is being made."""
         self._rules: dict[type, Callable[[Any, int], Verdict]] = {
             Accept: self.accept,
             Extend: self.extend,
@@ -144,6 +148,7 @@ class Acceptor:
             return SILENCE
         self.wall_us = wall_us
         self._move_on(now, wall_us)
+        self.room = REPLY_ROOM
         verdicts = tuple([self._judge(item, now) for item in request.items])
         reply = Reply(request.serial, self.config.id, self.incarnation, verdicts)
         return Answer(reply, self._unwritten(), self._push())
@@ -261,9 +266,12 @@ class Acceptor:
         expiry = self.expiry(slot)
         if slot.lease_id != op.lease_id or not (now < expiry or rules.in_grace(slot, expiry, now)):
             return Gone(_reason(slot, op), 0, self.floor_of(slot))
+        if item.children and self.room <= 0:
+            return Refused("too much stands under the sessions of one request: ask for fewer at once")
         verdict = self._extended(slot, item.n, op.token, op.ttl_ns, now)
         if item.children and isinstance(verdict, Ack):
             family = [c for c in self.children(slot.resource, slot.token) if self.is_live(c, now)]
+            self.room -= sum([40 + len(child.resource) for child in family])
             return verdict._replace(children=tuple([(child.resource, child.token) for child in family]))
         return verdict
 
@@ -332,26 +340,37 @@ class Acceptor:
 
     def look(self, item: Look, now: int) -> Verdict:
         """Show who holds this."""
+        if self.room <= 0:
+            return Seen((), more=True)
         slot = self.load(item.resource)
-        record = rules.record(self, slot, now)
+        record = self._show(slot, now)
         return Seen(() if record is None else (record,), queue=queueing.places(slot, now))
 
     def scan(self, item: Scan, now: int) -> Verdict:
         """Show what is held under the prefix."""
+        if self.room <= 0:
+            return Seen((), more=True)
         prefix, names = self._listed
         if not item.after or prefix != item.prefix or not names:
             names = sorted([name for name in self.slots if name.startswith(item.prefix)])
             self._listed = (item.prefix, names)
+            self.room -= min(5 * len(self.slots), REPLY_ROOM // 2)
         found: list[Record] = []
         for at in range(bisect_right(names, item.after), len(names)):
             slot = self.slots.get(names[at])
-            record = None if slot is None else rules.record(self, slot, now)
+            record = None if slot is None else self._show(slot, now)
             if record is not None:
-                if len(found) == item.limit:
-                    return Seen(tuple(found), more=True)
                 found.append(record)
+                if len(found) > item.limit or self.room <= 0:
+                    return Seen(tuple(found[: item.limit]), more=True)
         self._listed = ("", [])
         return Seen(tuple(found))
+
+    def _show(self, slot: Slot, now: int) -> Record | None:
+        """Return the record for people, and take note of the room that it takes."""
+        record = rules.record(self, slot, now)
+        self.room -= 50 if record is None else _size(slot)
+        return record
 
     # --- what the rules are made of -------------------------------------------------------------------------------
 
@@ -503,6 +522,12 @@ class Acceptor:
         siblings = self._families.get(slot.parent) if slot.parent is not None else None
         if siblings is not None:
             siblings.discard(slot.resource)
+
+
+def _size(slot: Slot) -> int:
+    """Return how much room a record takes, with all who wait."""
+    queue = slot.waiting.queue if slot.waiting is not None else ()
+    return 200 + len(slot.holder) + len(slot.metadata) + sum([50 + len(waiter.holder) for waiter in queue])
 
 
 def _reason(slot: Slot, op: Renew) -> Loss:

@@ -162,6 +162,7 @@ class Seen(NamedTuple):
 
     records: tuple[Record, ...]
     more: bool = False
+    """There is more. With no records: the reply had no room for them, and the question has to be asked again."""
     queue: tuple[Place, ...] = ()
     """Who waits, where one resource was asked for; also while nobody holds it."""
 

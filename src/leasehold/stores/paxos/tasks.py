@@ -274,6 +274,12 @@ class LookTask(CountingTask):
         """Nothing has to wait for a look."""
         return ""
 
+    def on_verdict(self, who: str, number: int, verdict: Verdict, now: int, wall_us: int) -> list[Step]:
+        """Count; ask again where a reply had no room for it."""
+        if isinstance(verdict, Seen) and verdict.more and not verdict.records and number == self._asked:
+            return [BackOff()]
+        return super().on_verdict(who, number, verdict, now, wall_us)
+
     def views(self) -> list[Seen]:
         """Return what each node shows."""
         return [verdict for verdict in self.said.values() if isinstance(verdict, Seen)]
