@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold import AsyncClient, LeaseHeld, LeaseLost
+from leasehold import AsyncClient, ConfigError, LeaseHeld, LeaseLost, StillWorking
+from leasehold.client.place import give_up
 from leasehold.core.holder import State
 from leasehold.core.ops import EventKind, Loss
 from leasehold.testing.child import Child
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from leasehold import Client
+    from leasehold.client.aio import AsyncLease
     from leasehold.client.sync import Lease
     from tests.runtime.forked import Line
 
@@ -187,6 +189,113 @@ def test_a_task_lease_lost_before_the_fork_is_none_of_the_childs_business(url: s
     with Forked(worker) as child:
         child.end()
     asyncio.run(client.close())
+
+
+def test_who_waits_for_the_loss_in_the_child_is_told(client: Client) -> None:
+    lease = client.acquire("job", ttl=30)
+    lost = lease.lost
+
+    def worker(line: Line) -> None:
+        assert lost.wait(A_FEW_SECONDS)
+
+    with lost._cond, Forked(worker) as child:  # type: ignore[attr-defined]  # as if a thread were about to wait
+        child.end()
+    assert not lost.is_set()
+    lease.check()
+
+
+def test_who_awaits_the_loss_in_the_child_is_told(url: str) -> None:
+    client = AsyncClient(url)
+
+    async def hold() -> AsyncLease:
+        lease = await client.acquire("job", ttl=30)
+        assert not lease.lost.is_set()
+        return lease
+
+    lease = asyncio.run(hold())
+    lost = lease._lost
+
+    def worker(line: Line) -> None:
+        asyncio.run(asyncio.wait_for(lost.wait(), A_FEW_SECONDS))
+
+    with Forked(worker) as child:
+        child.end()
+    assert not lost.is_set()
+    asyncio.run(client.close())
+
+
+def test_work_in_flight_at_the_fork_is_the_parents_and_nobody_waits_for_it_in_the_child(client: Client) -> None:
+    lease = client.acquire("job", ttl=30)
+
+    def worker(line: Line) -> None:
+        with pytest.raises(LeaseLost), lease.work():
+            raise AssertionError("it took work")
+        assert lease.drain(A_FEW_SECONDS) is False
+
+    with lease.work():
+        with lease._intake._lock, Forked(worker) as child:  # as if a thread were about to count
+            child.end()
+        with pytest.raises(StillWorking):
+            lease.drain(0)
+    assert lease.drain(A_FEW_SECONDS) is True
+
+
+def test_a_child_forked_at_work_leaves_the_work_in_peace(client: Client) -> None:
+    lease = client.acquire("job", ttl=30)
+    work = lease.work()
+
+    def worker(line: Line) -> None:
+        work.__exit__()
+        assert lease._intake.in_flight == 0
+
+    with work, Forked(worker) as child:
+        child.end()
+    lease.check()
+
+
+def test_a_place_in_the_queue_stays_the_parents(client: Client, other: Client) -> None:
+    theirs = other.acquire("job", ttl=30)
+    place = client.enqueue("job", ttl=30)
+
+    def worker(line: Line) -> None:
+        touched = watch_the_store(client)
+        with pytest.raises(ConfigError, match="forked from"):
+            place.wait(0)
+        with pytest.raises(ConfigError, match="forked from"):
+            client.wait_any([place], 0)
+        place.leave()
+        client.acquire("another", ttl=30).release()  # from here on something runs in the background
+        client._engine.keeper.drain(A_FEW_SECONDS)
+        assert {op.resource for ops in touched for op in ops} == {"another"}  # type: ignore[attr-defined]
+
+    with Forked(worker) as child:
+        child.end()
+    assert [contender.holder for contender in other.contenders("job")] == [client.holder]
+    theirs.release()
+    granted = place.wait(A_FEW_SECONDS)
+    assert granted is not None
+    granted.check()
+
+
+def test_places_that_fail_in_a_child_take_nothing_from_the_parent(client: Client, other: Client) -> None:
+    """Also what was granted to one of them already."""
+    other.acquire("b", ttl=30)
+    places = client.places(["a", "b"], ttl=30)
+    granted = client.wait_any(places, A_FEW_SECONDS)
+    assert granted is not None
+
+    def worker(line: Line) -> None:
+        touched = watch_the_store(client)
+        give_up(places)
+        client.acquire("another", ttl=30).release()
+        client._engine.keeper.drain(A_FEW_SECONDS)
+        assert {op.resource for ops in touched for op in ops} == {"another"}  # type: ignore[attr-defined]
+
+    with Forked(worker) as child:
+        child.end()
+    granted.check()
+    assert other.try_acquire("a") is None
+    assert len(other.contenders("b")) == 1
 
 
 def watch_the_store(client: Client | AsyncClient) -> list[object]:

@@ -33,7 +33,7 @@ from leasehold.core.claim import GiveUp, Sleep, StartOver, Take
 from leasehold.core.holder import State
 from leasehold.core.lease import check_resource
 from leasehold.core.ops import Loss, Lost, Release, Released, Revoke, Unknown
-from leasehold.errors import ConfigError, LeaseHeld, LeaseLost
+from leasehold.errors import LeaseHeld, LeaseLost
 from leasehold.patterns import campaign_async, drain, singleton
 from leasehold.patterns.again import AsyncAgain
 from leasehold.patterns.election import Leader
@@ -177,8 +177,8 @@ class AsyncLease(Tenure):
         return AsyncAgain(self)
 
     async def __aenter__(self) -> Self:
-        if self._own is not None:
-            raise ConfigError("this lease is in an 'async with' already: use again(), or acquire another")
+        self.check()
+        self._occupy()
         self._own = self._enter()
         return self
 
@@ -231,6 +231,12 @@ class AsyncLease(Tenure):
         if self._belief.loss is not Loss.RELEASED:
             for body in self._bodies:
                 body.cancel()
+
+    def _fork(self) -> None:
+        super()._fork()
+        if self._lost is not None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                self._lost.set()
 
     def _call(self, callback: Callable[[Any], object]) -> None:
         with contextlib.suppress(RuntimeError):

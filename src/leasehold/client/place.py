@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class BasePlace:
     """What both kinds of places have in common: see `Place` and `AsyncPlace`."""
 
-    __slots__ = ("_claim", "_client", "_engine", "_generation", "_lease", "_open", "_terms")
+    __slots__ = ("__weakref__", "_claim", "_client", "_engine", "_generation", "_lease", "_open", "_terms")
 
     def __init__(self, client: Any, claim: Claim, terms: Terms) -> None:
         self._client = client
@@ -34,6 +34,7 @@ class BasePlace:
         self._lease: Any = None  # of the kind that the face has, once granted
         self._open = True
         self._engine.waiters.expect(claim.op.lease_id)
+        self._engine.places[id(self)] = self
 
     @property
     def resource(self) -> str:
@@ -55,6 +56,7 @@ class BasePlace:
         if self._open:
             self._open = False
             if self._is_ours():
+                self._engine.places.pop(id(self), None)
                 drop_claim(self._engine, self._claim)
 
     def __repr__(self) -> str:
@@ -101,6 +103,7 @@ class BasePlace:
         if lease is not None:
             self._lease = lease
             self._open = False
+            self._engine.places.pop(id(self), None)
             self._engine.waiters.leave(self._claim.op.lease_id)
 
 

@@ -158,6 +158,7 @@ class Lease(Tenure):
 
     def __enter__(self) -> Self:
         self.check()
+        self._occupy()
         return self
 
     def again(self) -> Again[Self]:
@@ -175,6 +176,9 @@ class Lease(Tenure):
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self._leave(exc_type)
+
+    def _leave(self, exc_type: type[BaseException] | None) -> None:
         now = self._now()
         self._tick(now)
         loss = self._belief.loss or (Loss.EXPIRED if now >= self._deadline_ns else None)
@@ -185,6 +189,12 @@ class Lease(Tenure):
 
     def _wake(self) -> None:
         if self._lost is not None:
+            self._lost.set()
+
+    def _fork(self) -> None:
+        super()._fork()
+        if self._lost is not None:
+            self._lost._at_fork_reinit()  # a thread that doesn't exist here may have its lock
             self._lost.set()
 
     def _call(self, callback: Callable[[Any], object]) -> None:

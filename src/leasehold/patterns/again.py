@@ -17,9 +17,7 @@ class ByThread(Protocol):
     """A lease that counts who is inside."""
 
     def _join(self) -> None: ...
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None: ...
+    def _leave(self, exc_type: type[BaseException] | None) -> None: ...
 
 
 class ByTask(Protocol):
@@ -48,7 +46,7 @@ class Again(Generic[L]):
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._lease.__exit__(exc_type, exc, traceback)
+        self._lease._leave(exc_type)
 
 
 class AsyncAgain(Generic[A]):

@@ -64,6 +64,7 @@ class Term(BaseTerm):
         return bool(self.lease.hand_over(to, state, within))
 
     def __enter__(self) -> Self:
+        self.lease._occupy()
         return self
 
     def __exit__(

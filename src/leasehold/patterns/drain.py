@@ -41,10 +41,16 @@ class Intake:
     def leave(self) -> None:
         """Count one out, and tell those who wait for the last one."""
         with self._lock:
-            self.in_flight -= 1
+            self.in_flight = max(0, self.in_flight - 1)  # after a fork, the parent's
             told, self._waiting = (self._waiting, []) if self.in_flight == 0 else ([], self._waiting)
         for tell in told:
             tell()
+
+    def fork(self) -> None:
+        """In a forked child: what is in flight is the parent's, as are those who wait, and whoever has the lock."""
+        self._lock = threading.Lock()
+        self._waiting = []
+        self.in_flight = 0
 
     def close(self, when_empty: Callable[[], object]) -> None:
         """Take no more, and have this called when nothing is in flight any more; at once, if nothing is."""
@@ -67,26 +73,41 @@ def intake_of(tenure: Tenure) -> Intake:
 
 
 class Work:
-    """What ``lease.work()`` returns: the body of its ``with`` is work in flight."""
+    """What ``lease.work()`` returns: the body of its ``with`` is work in flight, also for those that the lease stands under."""
 
-    __slots__ = ("_tenure",)
+    __slots__ = ("_entered", "_tenure")
 
     def __init__(self, tenure: Tenure) -> None:
         self._tenure = tenure
+        self._entered: list[list[Intake]] = []
 
     def __enter__(self) -> None:
-        tenure = self._tenure
-        intake = intake_of(tenure)
-        if not intake.enter():
-            raise Draining(tenure.resource, token=tenure.token)
+        entered: list[Intake] = []
+        self._entered.append(entered)
         try:
-            tenure.check()
+            self._count_in(entered)
+            self._tenure.check()
         except BaseException:
-            intake.leave()
+            self._entered.remove(entered)
+            _leave(entered)
             raise
 
     def __exit__(self, *_: object) -> None:
-        intake_of(self._tenure).leave()
+        _leave(self._entered.pop())
+
+    def _count_in(self, entered: list[Intake]) -> None:
+        above: Tenure | None = self._tenure
+        while above is not None:
+            intake = intake_of(above)
+            if not intake.enter():
+                raise Draining(self._tenure.resource, token=self._tenure.token)
+            entered.append(intake)
+            above = above.parent
+
+
+def _leave(entered: list[Intake]) -> None:
+    for intake in entered:
+        intake.leave()
 
 
 def still_working(tenure: Tenure) -> StillWorking:

@@ -8,7 +8,7 @@ import os
 import queue
 import threading
 import weakref
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from leasehold.core.clock import SECOND
 from leasehold.core.holder import Over
@@ -32,6 +32,14 @@ if TYPE_CHECKING:
 
 EXIT_BOUND = 1.0
 """Seconds that giving leases back may take when the client or the interpreter ends."""
+
+
+class Leaving(Protocol):
+    """A place in a queue, as far as the engine is concerned."""
+
+    def leave(self) -> None:
+        """Give it up."""
+        ...
 
 
 class Engine:
@@ -59,6 +67,8 @@ class Engine:
         self.ids = Ids(self.host)
         self.held: dict[str, Tenure] = {}
         self.watches: set[Watch] = set()
+        self.places: weakref.WeakValueDictionary[int, Leaving] = weakref.WeakValueDictionary()
+        """The places in queues that somebody has; one that nobody has any more runs out by itself."""
         self.seen_token = 0
         self.closed = self._forked = False
         self.holder = self._holder or f"{os.uname().nodename}:{os.getpid()}"
@@ -141,7 +151,11 @@ class Engine:
     def _give_back_all(self) -> None:
         give_up = self.clock.now() + int(EXIT_BOUND * SECOND)
         try:
-            self.waiters.dismiss(EXIT_BOUND / 2)
+            self.waiters.dismiss()
+            for reference in self.places.valuerefs():
+                if (place := reference()) is not None:
+                    place.leave()
+            self.waiters.see_off(EXIT_BOUND / 2)
         finally:
             self._release_all(give_up)
 

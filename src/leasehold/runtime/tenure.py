@@ -61,6 +61,8 @@ class Tenure:
     """What counts the work in flight, once somebody wants that."""
     _inside = 1
     """Its owner, and whoever has entered it again."""
+    _entered = False
+    """Whether its own ``with`` was entered: the owner leaves it once."""
     _lost: Any = None
     """The event to wait on, of the kind that the face has."""
     _listeners: list[tuple[Signal, Callable[[Any], object]]] | None = None
@@ -237,11 +239,16 @@ class Tenure:
     def _is_at_work(self) -> bool:
         """Whether counted work is in flight, here or under it. Then the end of a ``with`` gives nothing back.
 
-        It ends with its TTL. To be asked before it is told so: then nothing stands under it any more.
+        It ends with its TTL.
         """
-        return (self._intake is not None and self._intake.in_flight > 0) or any(
-            child._is_at_work() for child in list(self._children or ())
-        )
+        return self._intake is not None and self._intake.in_flight > 0
+
+    def _occupy(self) -> None:
+        """Enter its own ``with``: a second one would give it back under the first."""
+        with self._lock:
+            if self._entered:
+                raise ConfigError("this lease is, or was, in a 'with' already: use again(), or acquire another")
+            self._entered = True
 
     def _is_last_out(self) -> bool:
         """Leave it; whether nobody else is inside."""
@@ -292,6 +299,8 @@ class Tenure:
     def _fork(self) -> None:
         """In a forked child: it is the parent's, not ours."""
         self._lock = threading.Lock()  # it may have been taken by a thread that doesn't exist here
+        if self._intake is not None:
+            self._intake.fork()
         self._listeners = None
         self._belief, _ = machine.step(self._belief, Over(Loss.FORKED), 0)
         self._deadline_ns = OVER_NS

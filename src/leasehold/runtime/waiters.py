@@ -106,8 +106,8 @@ class Waiters:
             with self._gone:
                 self._gone.notify_all()
 
-    def dismiss(self, seconds: float) -> None:
-        """Wake everybody up, and wait, but not for longer, until they have gone. The client is closing."""
+    def dismiss(self) -> None:
+        """Wake everybody up, from now on at once. The client is closing."""
         with self._lock:
             self._closed = True
             bells = [bell for bell in list(self._bells.values()) if callable(bell)]
@@ -115,6 +115,9 @@ class Waiters:
             bell()
         if self._listener is not None:
             self._listener.disturb()
+
+    def see_off(self, seconds: float) -> None:
+        """Wait, but not for longer, until all have gone."""
         with self._gone:
             self._gone.wait_for(lambda: not self._bells, seconds)
 

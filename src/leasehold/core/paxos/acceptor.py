@@ -369,7 +369,7 @@ class Acceptor:
     def _show(self, slot: Slot, now: int) -> Record | None:
         """Return the record for people, and take note of the room that it takes."""
         record = rules.record(self, slot, now)
-        self.room -= 50 if record is None else _size(slot)
+        self.room -= 50 if record is None and slot.waiting is None else _size(slot)
         return record
 
     # --- what the rules are made of -------------------------------------------------------------------------------

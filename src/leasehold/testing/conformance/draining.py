@@ -102,6 +102,46 @@ class Draining(Case):
         assert other.acquire("job", ttl=30, wait=PATIENCE).token > leases[0].token
         works[0].end()
 
+    def test_a_drain_waits_for_the_work_of_all_that_stand_under_it(self, face: Face, other: Face) -> None:
+        master = face.acquire("all", ttl=30)
+        part = face.acquire("all/part", ttl=20, parent=master)
+        piece = face.acquire("all/part/piece", ttl=10, parent=part)
+        works = [InFlight(part), InFlight(piece)]
+        drain = Thread(lambda: face.drain(master))
+        until(lambda: refuses(master), "the intake's closing")
+        late = face.acquire("all/late", ttl=10, parent=master)
+        assert [refuses(lease) for lease in (part, piece, late)] == [True] * 3
+        works[0].end()
+        with pytest.raises(StillWorking) as caught:
+            face.drain(master, 0)
+        assert caught.value.in_flight == 1
+        assert [lease.held for lease in (master, part, piece)] == [True] * 3
+        assert [other.try_acquire(lease.resource) for lease in (master, part, piece)] == [None] * 3
+        works[1].end()
+        assert drain.result() is True
+        assert [lease.held for lease in (master, part, piece)] == [False] * 3
+
+    def test_a_drain_of_what_stands_under_it_leaves_the_rest_at_work(self, face: Face) -> None:
+        master = face.acquire("all", ttl=30)
+        part, rest = (face.acquire(name, ttl=20, parent=master) for name in ("part", "rest"))
+        work = InFlight(rest)
+        assert face.drain(part, 10) is True
+        assert [refuses(lease) for lease in (master, rest)] == [False, False]
+        work.end()
+
+    def test_a_session_is_drained_with_all_that_is_held_under_it(self, face: Face, other: Face, store: Store) -> None:
+        require(store, Capability.SESSIONS)
+        session = face.result(face.client.session(ttl=30))
+        lease = face.result(session.acquire("job"))
+        work = InFlight(lease)
+        with pytest.raises(StillWorking):
+            face.drain(session.lease, 0.05)
+        assert refuses(lease)
+        assert other.try_acquire("job") is None
+        work.end()
+        assert face.drain(session.lease, 10) is True
+        assert other.try_acquire("job") is not None
+
     def test_a_lost_lease_takes_no_work(self, face: Face, other: Face) -> None:
         lease: Any = face.acquire("job", ttl=30)
         other.revoke("job", force=True)

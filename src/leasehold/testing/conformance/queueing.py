@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from leasehold.testing.harness import Harness
 
 
+GONE_WITHIN = 4.0
+"""Seconds: more than it takes to leave, and less than a place is kept that nobody asks for."""
+
+
 class Queueing(Case):
     """In two steps: queue up, and wait."""
 
@@ -48,6 +52,28 @@ class Queueing(Case):
         assert lease.token > held.token
         assert face.wait(second, 0) is None
         assert second.position == 0
+
+    def test_a_client_that_is_closed_leaves_the_queues(self, face: Face, other: Face) -> None:
+        held = other.acquire("job", ttl=30)
+        places = [face.enqueue("job", ttl=30), *face.client.places(["job"], ttl=30)]
+        assert face.result(face.client.wait_any(places, 0.05)) is None
+        assert queue_length(other, "job") == 2
+        start = SYSTEM.now()
+        face.result(face.client.close())
+        until(lambda: queue_length(other, "job") == 0, "the end of both places", GONE_WITHIN)
+        assert (SYSTEM.now() - start) / 1e9 < GONE_WITHIN
+        assert other.release(held)
+        assert other.try_acquire("job", ttl=30) is not None
+
+    def test_who_waits_at_a_place_when_the_client_is_closed_is_told(self, face: Face, other: Face) -> None:
+        other.acquire("job", ttl=30)
+        place = face.enqueue("job", ttl=30)
+        waiting = Thread(lambda: face.wait(place, PATIENCE))
+        until(lambda: any(map(callable, list(face.client._engine.waiters._bells.values()))), "the waiting")
+        face.result(face.client.close())
+        with pytest.raises(ConfigError, match="closed"):
+            waiting.result(GONE_WITHIN)
+        until(lambda: queue_length(other, "job") == 0, "the end of the place", GONE_WITHIN)
 
     def test_the_call_is_heard_also_after_waits_that_came_to_nothing(
         self, face: Face, other: Face, store: Store

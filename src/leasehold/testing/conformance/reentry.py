@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from leasehold.errors import LeaseLost
+from leasehold.errors import ConfigError, LeaseLost
 from leasehold.testing.conformance.base import PATIENCE, Case, Thread, until
 
 if TYPE_CHECKING:
@@ -35,6 +35,40 @@ class Reentry(Case):
         face.inside(lease, outer)
         assert lease.loss == "released"
         assert other.try_acquire("job", ttl=30) is not None
+
+    def test_a_second_with_is_refused_and_frees_nothing(self, face: Face, other: Face) -> None:
+        """It would give the lease back at its end, under whoever is still in the first."""
+        lease: Any = face.acquire("job", ttl=30)
+
+        def body(_: Any) -> None:
+            with pytest.raises(ConfigError, match=r"again\(\)"):
+                face.inside(lease, lambda _: None)
+            with pytest.raises(ConfigError, match=r"again\(\)"):
+                Thread(lambda: face.inside(lease, lambda _: None)).result()
+            lease.check()
+            assert other.try_acquire("job", ttl=30) is None
+
+        face.inside(lease, body)
+        assert other.try_acquire("job", ttl=30) is not None
+
+    def test_a_second_with_after_the_first_is_refused_while_somebody_is_inside(self, face: Face, other: Face) -> None:
+        lease: Any = face.acquire("job", ttl=30)
+
+        def body(_: Any) -> None:
+            face.inside(lease, lambda _: None)
+            with pytest.raises(ConfigError, match=r"again\(\)"):
+                face.inside(lease, lambda _: None)
+            lease.check()
+            assert other.try_acquire("job", ttl=30) is None
+
+        face.inside(lease.again(), body)
+        assert other.try_acquire("job", ttl=30) is not None
+
+    def test_what_was_given_back_is_not_entered(self, face: Face) -> None:
+        lease: Any = face.acquire("job", ttl=30)
+        face.inside(lease, lambda _: None)
+        with pytest.raises(LeaseLost):
+            face.inside(lease, lambda _: None)
 
     def test_a_lease_without_a_body_of_its_own_stays_after_it_was_entered_again(self, face: Face) -> None:
         lease: Any = face.acquire("job", ttl=30)
