@@ -11,7 +11,7 @@ store needs no timer.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from leasehold.core import queue
 from leasehold.core.clock import SECOND
@@ -68,6 +68,15 @@ class Table(Protocol):
 
     def children(self, resource: str, token: int) -> Iterable[Entry]:
         """Return the entries whose parent is this lease."""
+        ...
+
+
+@runtime_checkable
+class BulkTable(Table, Protocol):
+    """A table that can end many leases at once: a session may have thousands."""
+
+    def end_quiet_children(self, resource: str, token: int, now: int, kind: EventKind) -> None:
+        """End all under this lease that nobody waits for and that have nothing under them, as `end` would one by one."""
         ...
 
 
@@ -334,6 +343,8 @@ def _tell_of_the_end(table: Table, entry: Entry) -> None:
 
 def end_children(table: Table, entry: Entry, now: int, *, ended_ns: int, kind: EventKind = EventKind.EXPIRED) -> None:
     """End what stands under a lease that is over."""
+    if kind is not EventKind.EXPIRED and isinstance(table, BulkTable):
+        table.end_quiet_children(entry.resource, entry.token, now, kind)
     for child in table.children(entry.resource, entry.token):
         if child.lease_id is None:
             continue

@@ -23,6 +23,7 @@ local IN_TAIL = {
     'parent', 'parent_token', 'soft', 'grace', 'lock_delay', 'hold_at_least', 'revoked', 'children', 'kept', 'waiting',
     'state', 'children_ended',
 }
+local PREFETCHED = 1000
 local AHEAD = 3600000000 -- how far ahead the records of children are kept: renewals of the parent don't touch them
 
 local dirty = {}
@@ -30,6 +31,7 @@ local unlinked = {} -- children that left their parent
 local linked = {} -- children that came to one
 local childless = {} -- parents that have none any more
 local events = {}
+local watched -- whether anybody hears of events, once that was asked
 local notices = {}
 local floor -- the highest token of the namespace, once it was looked at
 local minted = false
@@ -61,6 +63,12 @@ local function save(entry)
 end
 
 local function event(kind, entry, ttl)
+    if watched == nil then
+        watched = redis.call('PUBSUB', 'NUMSUB', prefix .. 'events')[2] > 0
+    end
+    if not watched then
+        return
+    end
     events[#events + 1] = {kind, entry.resource, number(entry.token), entry.holder, number(now), number(ttl)}
 end
 
@@ -70,6 +78,19 @@ end
 
 -- --- children ----------------------------------------------------------------------------------------------------
 
+-- Get many records by few commands.
+local function prefetch(names)
+    for first = 1, #names, PREFETCHED do
+        local keys, last = {}, math.min(first + PREFETCHED - 1, #names)
+        for index = first, last do
+            keys[#keys + 1] = prefix .. 'r:' .. names[index]
+        end
+        for index, packed in ipairs(redis.call('MGET', unpack(keys))) do
+            fetched[names[first + index - 1]] = packed
+        end
+    end
+end
+
 local function children_of(resource, token)
     local found = {}
     local names = redis.call('SMEMBERS', prefix .. 'c:' .. resource)
@@ -77,6 +98,7 @@ local function children_of(resource, token)
         names[#names + 1] = name
     end
     table.sort(names)
+    prefetch(names)
     for index, name in ipairs(names) do
         local child = load(name)
         if name ~= names[index - 1] and child.parent == resource and child.parent_token == token then
@@ -344,6 +366,7 @@ local function finish(entry, kind, free_at, to)
         linked[entry.resource] = nil
     end
     unlink(entry)
+    entry.parent, entry.parent_token = nil, nil
     entry.id = nil
     entry.expiry = free_at
     entry.ended = kind
@@ -678,10 +701,7 @@ local function deliver()
         end
     end
     if #events > 0 then
-        local channel = prefix .. 'events'
-        if redis.call('PUBSUB', 'NUMSUB', channel)[2] > 0 then
-            redis.call('PUBLISH', channel, cjson.encode(events))
-        end
+        redis.call('PUBLISH', prefix .. 'events', cjson.encode(events))
     end
 end
 
@@ -742,7 +762,7 @@ local function write()
         redis.call('DEL', prefix .. 'c:' .. parent)
     end
     for parent, names in pairs(unlinked) do
-        for name in pairs(names) do
+        for name in pairs(childless[parent] and {} or names) do
             redis.call('SREM', prefix .. 'c:' .. parent, name)
         end
     end

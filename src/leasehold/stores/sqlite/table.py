@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from leasehold.core import rules
 from leasehold.core.entry import Entry
+from leasehold.core.ops import Event
 from leasehold.errors import ConfigError
 from leasehold.stores.sqlite.file import sql
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator
 
-    from leasehold.core.ops import Event, Notice, Renew
+    from leasehold.core.ops import EventKind, Notice, Renew
 
 _RARE = ("state", "children_ended")
 """What has no column of its own, and goes into that of ``waiting``."""
@@ -22,7 +23,10 @@ _NAMES = [f.name for f in fields(Entry) if f.name not in _RARE]
 _COLUMNS = ", ".join(_NAMES)
 _SELECT = f"SELECT {_COLUMNS} FROM leases WHERE namespace = ? AND "
 _LOAD = _SELECT + "resource = ?"
-_CHILDREN = _SELECT + "parent = ? AND parent_token = ?"
+_CHILDREN = _SELECT + "parent = ? AND parent_token = ? AND lease_id IS NOT NULL"
+_QUIET = "namespace = ? AND parent = ? AND parent_token = ? AND lease_id IS NOT NULL AND waiting IS NULL AND NOT has_children"
+_QUIET_CHILDREN = f"SELECT resource, token, holder FROM leases WHERE {_QUIET}"
+_END_QUIET = f"UPDATE leases SET lease_id = NULL, expiry_ns = ?, ended = ?, notify = '' WHERE {_QUIET}"
 _SCAN = _SELECT + "resource >= ? AND resource < ? ORDER BY resource"
 _SCAN_TO_END = _SELECT + "resource >= ? ORDER BY resource"
 _FROM = _SELECT + "resource > ? ORDER BY resource LIMIT ?"
@@ -80,8 +84,16 @@ class SqliteTable:
         self.db.execute(_SAVE, row)
 
     def children(self, resource: str, token: int) -> list[Entry]:
-        """Return the entries whose parent is this lease."""
+        """Return the entries of leases whose parent is this lease."""
         return [_entry(row) for row in self.db.execute(_CHILDREN, (self.namespace, resource, token)).fetchall()]
+
+    def end_quiet_children(self, resource: str, token: int, now: int, kind: EventKind) -> None:
+        """End all under this lease that nobody waits for and that have nothing under them, in one statement."""
+        which = (self.namespace, resource, token)
+        if self.watched_until_ns > now:
+            for name, minted, holder in self.db.execute(_QUIET_CHILDREN, which):
+                self.events.append(Event(kind, name, minted, holder, self.wall_us))
+        self.db.execute(_END_QUIET, (now, str(kind), *which))
 
     # --- for the store --------------------------------------------------------------------------------------------
 
