@@ -206,7 +206,8 @@ item: st.SearchStrategy[Any] = st.one_of(
     st.builds(frames.AcceptItem, st.builds(m.Accept, acquire, number, number, number)),
     st.builds(frames.PrepareItem, st.builds(m.Prepare, name, name, number)),
     st.builds(
-        frames.ExtendItem, st.builds(m.Extend, st.builds(ops.Renew, name, name, number, number), number, st.booleans())
+        frames.ExtendItem,
+        st.builds(m.Extend, st.builds(ops.Renew, name, name, number, number), number, st.none() | number),
     ),
     st.builds(frames.WithdrawItem, st.builds(m.Withdraw, name, name, number)),
     st.builds(

@@ -24,6 +24,7 @@ from leasehold.core.paxos.messages import (
     Seen,
     Withdraw,
 )
+from leasehold.core.paxos.riders import stamp
 from tests.core.paxos.cluster import TTL, acceptor, ask, asking
 
 
@@ -221,8 +222,8 @@ def test_a_child_lasts_as_long_as_its_parent_and_the_parents_renewal_names_it() 
         TTL - SECOND, extended=False
     )
     assert ask(node, Accept(asking("d", "other", ttl_ns=0, parent=("job", 4)), 7), SECOND) == Gone(Loss.EXPIRED)
-    session = ask(node, Extend(renewal("p", 5), 5, children=True), SECOND)
-    assert session == Ack(TTL, extended=True, children=(("child", 6),))
+    session = ask(node, Extend(renewal("p", 5), 5, riders=0), SECOND)
+    assert session == Ack(TTL, extended=True, riders=(stamp("child", 6),))
     assert isinstance(ask(node, Accept(asking("x", "child"), 99), TTL + SECOND - 1), HeldBy)
     assert isinstance(ask(node, Accept(asking("x", "child"), 99), TTL + SECOND), Ack)
     assert isinstance(ask(node, Accept(asking("r", "loop", parent=("loop", 1)), 100), 0), Refused)

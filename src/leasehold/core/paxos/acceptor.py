@@ -45,6 +45,7 @@ from leasehold.core.paxos.messages import (
     Seen,
     Withdraw,
 )
+from leasehold.core.paxos.riders import missing_or_more
 from leasehold.core.paxos.slot import Slot
 from leasehold.errors import ConfigError
 
@@ -247,9 +248,9 @@ class Acceptor:
         if slot.lease_id != op.lease_id or not (now < expiry or rules.in_grace(slot, expiry, now)):
             return Gone(_reason(slot, op), 0, self.floor_of(slot))
         verdict = self._extended(slot, item.n, op.token, op.ttl_ns, now)
-        if item.children and isinstance(verdict, Ack):
-            family = [c for c in self.children(slot.resource, slot.token) if self.is_live(c, now)]
-            return verdict._replace(children=tuple([(child.resource, child.token) for child in family]))
+        if isinstance(verdict, Ack) and (item.riders is not None or slot.children_ended):
+            here = None if item.riders is None else missing_or_more(self, slot, item.riders)
+            return verdict._replace(riders=here, ended=slot.children_ended)
         return verdict
 
     def withdraw(self, item: Withdraw, now: int) -> Verdict:
@@ -460,12 +461,13 @@ class Acceptor:
             self._families.setdefault(slot.parent, set()).add(slot.resource)
 
     def children(self, resource: str, token: int) -> Iterable[Slot]:
-        """Return the slots whose parent is this lease."""
-        names = self._families.get(resource)
-        if not names:
-            return []
-        family = [self.slots[name] for name in sorted(names) if name in self.slots]
-        return [slot for slot in family if (slot.parent, slot.parent_token) == (resource, token)]
+        """Return the slots whose parent is this lease, by name."""
+        return sorted(self.family(resource, token), key=lambda slot: slot.resource)
+
+    def family(self, resource: str, token: int) -> list[Slot]:
+        """Return the slots whose parent is this lease, in no order."""
+        found = [self.slots.get(name) for name in self._families.get(resource, ())]
+        return [slot for slot in found if slot is not None and slot.parent == resource and slot.parent_token == token]
 
     def collect(self, now: int, at_most: int = 1000) -> int:
         """Look at some slots, and forget those that matter no more. To be called now and then; returns how many went."""
