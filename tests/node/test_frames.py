@@ -209,7 +209,8 @@ item: st.SearchStrategy[Any] = st.one_of(
     st.builds(frames.AcceptItem, st.builds(m.Accept, acquire, number, number, number)),
     st.builds(frames.PrepareItem, st.builds(m.Prepare, name, name, number)),
     st.builds(
-        frames.ExtendItem, st.builds(m.Extend, st.builds(ops.Renew, name, name, number, number), number, st.booleans())
+        frames.ExtendItem,
+        st.builds(m.Extend, st.builds(ops.Renew, name, name, number, number), number, st.none() | number),
     ),
     st.builds(frames.WithdrawItem, st.builds(m.Withdraw, name, name, number)),
     st.builds(
@@ -310,9 +311,8 @@ def full(node: PaxosNode) -> Iterator[RawClient]:
 def test_a_request_for_everything_a_thousand_times_gets_some_of_it_soon(node: PaxosNode, full: RawClient) -> None:
     before = memory(node)
     with RawClient(node.port).greet() as client, RawClient(node.port).greet() as other:
-        client.send(
-            frames.Ask(1, [frames.ScanItem(m.Scan("full/"))] * 500 + [frames.LookItem(m.Look("full/00001"))] * 500)
-        )
+        scans: list[Any] = [frames.ScanItem(m.Scan("full/"))] * 500
+        client.send(frames.Ask(1, scans + [frames.LookItem(m.Look("full/00001"))] * 500))
         other.send(frames.Ping(1))
         begun = SYSTEM.now()
         assert other.hear() == frames.Pong(1)

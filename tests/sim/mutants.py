@@ -9,27 +9,33 @@ from leasehold.core.ops import Acquire, Loss
 from leasehold.core.paxos.acceptor import Acceptor
 from leasehold.core.paxos.ballots import DAY_US, Ballots
 from leasehold.core.paxos.messages import Accept, Ack, Drop, Extend, Gone, Low, Request, Withdraw
-from leasehold.core.paxos.proposer import Blocked, Proposer, Send
-from leasehold.core.paxos.session import Bound, Session
+from leasehold.core.paxos.proposer import Proposer
+from leasehold.core.paxos.session import Keeping, Session
 from leasehold.core.paxos.starting import Seeding, silence
+from leasehold.core.paxos.steps import Blocked, Kept, Send
 from leasehold.sim.client import Client
 from leasehold.sim.node import Node
 from leasehold.sim.world import Cast
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from leasehold.core.paxos.acceptor import Answer
     from leasehold.core.paxos.messages import Verdict
-    from leasehold.core.paxos.proposer import Attempt, Step
+    from leasehold.core.paxos.proposer import Attempt
     from leasehold.core.paxos.slot import Slot
+    from leasehold.core.paxos.steps import Step
 
 # --- the holder's time --------------------------------------------------------------------------------------------
 
 
 class AnchoredAtReceipt(Proposer):
-    def on_verdict(self, who: str, number: int, verdict: Verdict, now: int, wall_us: int) -> list[Step]:
+    def on_verdict(
+        self, who: str, number: int, verdict: Verdict, now: int, wall_us: int, *, incarnation: int = 0
+    ) -> list[Step]:
         if self.attempt is not None and self.attempt.number == number:
             self.attempt.sent_ns = now
-        return super().on_verdict(who, number, verdict, now, wall_us)
+        return super().on_verdict(who, number, verdict, now, wall_us, incarnation=incarnation)
 
 
 class ActivatesDeadAttempts(Proposer):
@@ -67,8 +73,10 @@ class OwnerIsTheProcess(Client):
 class CountsMessages(Proposer):
     copies = count()
 
-    def on_verdict(self, who: str, number: int, verdict: Verdict, now: int, wall_us: int) -> list[Step]:
-        steps = super().on_verdict(f"{who}#{next(self.copies)}", number, verdict, now, wall_us)
+    def on_verdict(
+        self, who: str, number: int, verdict: Verdict, now: int, wall_us: int, *, incarnation: int = 0
+    ) -> list[Step]:
+        steps = super().on_verdict(f"{who}#{next(self.copies)}", number, verdict, now, wall_us, incarnation=incarnation)
         return [_without_copies(step) if isinstance(step, Send) else step for step in steps]
 
 
@@ -169,8 +177,8 @@ class ShortensOnRenewal(Acceptor):
 
 
 class WithdrawsAFailedRenewal(Proposer):
-    def on_timeout(self, number: int) -> list[Step]:
-        steps = super().on_timeout(number)
+    def on_timeout(self, number: int, *, last: bool = True) -> list[Step]:
+        steps = super().on_timeout(number, last=last)
         if steps and self.token:
             steps.insert(0, Send(0, Withdraw(self.op.resource, self.op.lease_id, self.n)))
         return steps
@@ -201,9 +209,11 @@ class CountsFreshInstalls(Proposer):
 class MendsUnderANewNumber(Proposer):
     """An acceptor that demands a higher number gets one at once, of which no majority knows."""
 
-    def on_verdict(self, who: str, number: int, verdict: Verdict, now: int, wall_us: int) -> list[Step]:
+    def on_verdict(
+        self, who: str, number: int, verdict: Verdict, now: int, wall_us: int, *, incarnation: int = 0
+    ) -> list[Step]:
         healing = self._healing
-        steps = super().on_verdict(who, number, verdict, now, wall_us)
+        steps = super().on_verdict(who, number, verdict, now, wall_us, incarnation=incarnation)
         if number == healing and isinstance(verdict, Low) and self.token:
             self.confirmed_n = self.n
             return [self.mend(who, self.op.ttl_ns)]
@@ -245,22 +255,45 @@ class SeedsBeforeTheSilence(Node):
 
 
 class CountsAfterTheBound(Session):
-    """An acceptor that once took the child in is believed to have it still, whenever it answers."""
+    """An acceptor that once took the rider in is believed to have it still, whenever it answers."""
 
-    def renewed(self, who: str, incarnation: int, held: object, until_ns: int, now: int) -> list[tuple[str, int]]:
-        for bounds in self._children.values():
-            if who in bounds and bounds[who].incarnation == incarnation:
-                bounds[who] = Bound(incarnation, until_ns)
+    def renewed(
+        self, who: str, incarnation: int, listed: Iterable[int] | None, until_ns: int, now: int
+    ) -> list[Proposer]:
+        super().renewed(who, incarnation, None, until_ns, now)
         return []
+
+    def counts(self, keeping: Keeping, incarnation: int, now: int) -> bool:
+        return keeping.incarnation in {None, incarnation}
+
+
+class CountsLateWords(Session):
+    """That an acceptor took the rider in is believed whenever one hears of it."""
+
+    def is_late(self, until_ns: int, now: int) -> bool:
+        return False
 
 
 class CountsAnyAck(Session):
-    """What an acceptor says about the session is taken for all children, whether or not it has them."""
+    """What an acceptor says about the root is taken for all riders, whether or not it has them."""
 
-    def renewed(self, who: str, incarnation: int, held: object, until_ns: int, now: int) -> list[tuple[str, int]]:
-        for bounds in self._children.values():
-            bounds[who] = Bound(incarnation, until_ns)
+    def renewed(
+        self, who: str, incarnation: int, listed: Iterable[int] | None, until_ns: int, now: int
+    ) -> list[Proposer]:
+        super().renewed(who, incarnation, None, until_ns, now)
+        self._keeping(who, incarnation, now).riders.update(self.riders)
         return []
+
+
+class BelievesTheRootForAll(Proposer):
+    """What a majority says about the root is taken for a majority for each rider."""
+
+    def _is_carried(self) -> bool:
+        return True
+
+    def _carried(self, attempt: Attempt, *, last: bool) -> list[Step]:
+        attempt.open = False
+        return [Kept(attempt.granted_ns, self.deadline_ns)]
 
 
 class BelievesAMinority(Proposer):
@@ -298,6 +331,8 @@ CASTS = {
     "keeps the shutdown file": Cast(node=KeepsTheShutdownFile),
     "seeds before the silence": Cast(node=SeedsBeforeTheSilence),
     "counts after the bound": Cast(session=CountsAfterTheBound),
+    "counts late words": Cast(session=CountsLateWords),
     "counts any ack": Cast(session=CountsAnyAck),
+    "believes the root for all": Cast(proposer=BelievesTheRootForAll),
     "believes a minority": Cast(proposer=BelievesAMinority),
 }

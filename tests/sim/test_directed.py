@@ -8,7 +8,7 @@ import pytest
 
 from leasehold.core.clock import MILLISECOND, SECOND
 from leasehold.core.paxos.ballots import DAY_US
-from leasehold.core.paxos.messages import Accept, Gone, Withdraw
+from leasehold.core.paxos.messages import Accept, Ack, Gone, Withdraw
 from leasehold.sim.checks import Violation
 from leasehold.sim.world import Cast
 from tests.sim.mutants import CASTS
@@ -119,6 +119,29 @@ def acceptor_that_lost_a_child(cast: Cast) -> Stage:
     return stage
 
 
+def word_that_comes_too_late(cast: Cast) -> Stage:
+    """An acceptor's word that it took the child in arrives when it has long given it away, between two answers."""
+    back, mended, renewed = 2 * SECOND, 2228 * MILLISECOND, 2400 * MILLISECOND
+    fates = (
+        Fate("c0", "a", Accept, (), from_ns=mended),
+        Fate("c0", "a", object, (), back, 100 * MILLISECOND),
+        Fate("a", "c0", Ack, (renewed,), 50 * MILLISECOND, 20 * MILLISECOND),
+        Fate("c0", "c", object, (), from_ns=mended),
+        Fate("b", "c0", Ack, (60 * MILLISECOND,), from_ns=renewed),
+    )
+    stage = Stage(cast, fates=fates, sessions=True)
+    c0 = stage.client("c0")
+    assert isinstance(c0, SessionActor)
+    stage.at(0, c0.want, "s/c0")
+    stage.at(20 * MILLISECOND, lambda: c0.want("x", c0.session))
+    stage.at(1500 * MILLISECOND, stage.client("c1").want, "x")
+    stage.at(1550 * MILLISECOND, stage.client("c1").die)
+    stage.at(renewed, c0.renew_session)
+    stage.run(2600 * MILLISECOND)
+    assert c0.has("s/c0")
+    return stage
+
+
 @pytest.mark.parametrize(
     ("schedule", "mutant", "invariant"),
     [
@@ -126,6 +149,7 @@ def acceptor_that_lost_a_child(cast: Cast) -> Stage:
         (majority_completed_during_the_silence, "seeds before the silence", "I2"),
         (crash_before_the_write, "answers before it is written", "I5"),
         (acceptor_that_lost_a_child, "counts after the bound", "I7"),
+        (word_that_comes_too_late, "counts late words", "I7"),
         (clock_that_stood_still, "counts fresh installs", "I2"),
         (clocks_that_stood_still, "mends under a new number", "I2"),
     ],

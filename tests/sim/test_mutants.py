@@ -11,6 +11,7 @@ from tests.sim.mutants import CASTS
 BY_HAND = {
     "answers before it is written",
     "counts after the bound",
+    "counts late words",
     "does not close",
     "seeds before the silence",
     "counts fresh installs",

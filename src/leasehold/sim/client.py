@@ -9,17 +9,17 @@ from leasehold.core.holder import Over, Unconfirmed
 from leasehold.core.ops import Acquire, Loss, Release, Summons
 from leasehold.core.paxos.ballots import Ballots
 from leasehold.core.paxos.merging import Pushes
-from leasehold.core.paxos.messages import Ack, Low, Push, Reply, Request
-from leasehold.core.paxos.proposer import BackOff, Blocked, Ended, Freed, Kept, NoAnswer, Refusal, Send, Won
+from leasehold.core.paxos.messages import Push, Reply, Request
+from leasehold.core.paxos.steps import BackOff, Blocked, Ended, Freed, Kept, NoAnswer, Refusal, Send, Won
 from leasehold.core.schedule import Schedule, attempt_timeout, renew_at, retry_at
-from leasehold.core.timing import Timing, safe_span
+from leasehold.core.timing import Timing
 from leasehold.sim.plan import DRIFT
 from leasehold.sim.process import Process
 from leasehold.sim.tenancy import Tenancy
 
 if TYPE_CHECKING:
     from leasehold.core.paxos.messages import Item
-    from leasehold.core.paxos.proposer import Step
+    from leasehold.core.paxos.steps import Step
     from leasehold.sim.clock import SimClock
     from leasehold.sim.world import World
 
@@ -40,8 +40,8 @@ class Client(Process):
         self.ballots = Ballots(len(self.world.plan.nodes))
         self.pushes = Pushes(len(self.world.plan.nodes))
         self.tenancies: dict[str, Tenancy] = {}
-        self.asked: dict[int, tuple[list[tuple[Tenancy, int]], int]] = {}
-        """By serial: what each item of the request was for, and when it was sent."""
+        self.asked: dict[int, list[tuple[Tenancy, int]]] = {}
+        """By serial: what each item of the request was for."""
         self.schedule: Schedule[str] = Schedule()
         self.alarm = 0
         self.after(self.rng.randrange(1, self.timing.ttl_ns), self.next_turn)
@@ -74,6 +74,9 @@ class Client(Process):
         )
         make = self.world.cast.proposer
         proposer = make(op, acceptors=len(self.world.plan.nodes), drift=DRIFT, ballots=self.ballots)
+        proposer.make_session = self.world.cast.session
+        if parent is not None:
+            proposer.ride(parent.proposer)
         tenancy = Tenancy(proposer, self.timing, self.now + 4 * self.timing.ttl_ns, parent)
         self.tenancies[resource] = tenancy
         self.do(tenancy, proposer.acquire(self.now, self.wall_us))
@@ -119,7 +122,7 @@ class Client(Process):
             elif isinstance(step, Won):
                 self.on_won(tenancy, step)
             elif isinstance(step, Kept):
-                self.on_kept(tenancy, step.deadline_ns)
+                self.on_kept(tenancy, step)
             elif self.tenancies.get(tenancy.resource) is not tenancy or isinstance(step, Freed):
                 pass
             elif isinstance(step, Blocked):
@@ -137,7 +140,7 @@ class Client(Process):
         """Send one item."""
         targets = [step.to] if step.to else [name for name in self.world.plan.nodes if name not in step.but]
         self.transmit((step.item,), [(tenancy, step.attempt)], targets)
-        if step.attempt and not step.to:
+        if step.attempt and not step.to and not step.aside:
             held = tenancy.belief is not None
             patience = self.timing.round_trip_ns
             if held:
@@ -148,7 +151,7 @@ class Client(Process):
     def transmit(self, items: tuple[Item, ...], purposes: list[tuple[Tenancy, int]], targets: list[str]) -> None:
         """Send one request to some nodes."""
         self.serial += 1
-        self.asked[self.serial] = (purposes, self.now)
+        self.asked[self.serial] = purposes
         request = Request(self.serial, items)
         for target in targets:
             self.world.note(self.name, "sends", target, request)
@@ -161,20 +164,10 @@ class Client(Process):
             self.on_push(message)
             return
         assert isinstance(message, Reply)
-        purposes, sent_ns = self.asked.get(message.serial, ((), 0))
-        for (tenancy, attempt), verdict in zip(purposes, message.verdicts, strict=False):
-            if isinstance(verdict, Ack):
-                self.on_ack(tenancy, message, verdict, sent_ns)
-            proposer = tenancy.proposer
-            self.do(tenancy, proposer.on_verdict(message.acceptor, attempt, verdict, self.now, self.wall_us))
-            if isinstance(verdict, Low):
-                self.on_low(tenancy)
-
-    def on_ack(self, tenancy: Tenancy, reply: Reply, ack: Ack, sent_ns: int) -> None:
-        """Take note of who keeps what: of interest to sessions."""
-
-    def on_low(self, tenancy: Tenancy) -> None:
-        """Hear that an acceptor demands a higher number: of interest to sessions."""
+        who, incarnation = message.acceptor, message.incarnation
+        for (tenancy, attempt), verdict in zip(self.asked.get(message.serial, ()), message.verdicts, strict=False):
+            decide = tenancy.proposer.on_verdict
+            self.do(tenancy, decide(who, attempt, verdict, self.now, self.wall_us, incarnation=incarnation))
 
     def on_push(self, push: Push) -> None:
         """Come when called."""
@@ -249,14 +242,14 @@ class Client(Process):
 
     # --- holding it -----------------------------------------------------------------------------------------------
 
-    def on_kept(self, tenancy: Tenancy, deadline_ns: int) -> None:
+    def on_kept(self, tenancy: Tenancy, kept: Kept) -> None:
         """Believe for longer."""
         if self.tenancies.get(tenancy.resource) is not tenancy or tenancy.belief is None:
             return
-        tenancy.confirmed(deadline_ns, self.now)
+        tenancy.confirmed(kept.deadline_ns, self.now)
         tenancy.failures = 0
         self.world.checks.on_kept(self, tenancy)
-        self.after(deadline_ns - self.now, self.on_deadline, tenancy)
+        self.after(kept.deadline_ns - self.now, self.on_deadline, tenancy)
         self.plan_renewal(tenancy)
 
     def plan_renewal(self, tenancy: Tenancy) -> None:
@@ -323,12 +316,17 @@ class Client(Process):
 
 
 class SessionClient(Client):
-    """Holds what it holds under a session of its own, whose renewal carries all of it along."""
+    """Holds what it holds under a session of its own, whose renewal carries all of it along, as the runtime does."""
 
     def begin(self) -> None:
         """Start, and get the session first."""
-        self.book = self.world.cast.session(len(self.world.plan.nodes))
         self.session: Tenancy | None = None
+        self.ended = 0
+        """What the last renewal of the session that counted has said about this."""
+        self.asking: dict[str, Tenancy] = {}
+        """Those that are asked for, each by itself, before the session's renewal counts."""
+        self.renewed: Kept | None = None
+        """That renewal."""
         super().begin()
 
     def next_turn(self) -> None:
@@ -345,13 +343,14 @@ class SessionClient(Client):
         self.rest()
 
     def on_won(self, tenancy: Tenancy, won: Won) -> None:
-        """Note who took a child in; with the session, begin to want children."""
-        super().on_won(tenancy, won)
+        """Believe in what rides for as long as in the session; with the session, begin to want something."""
         if tenancy.parent is None:
-            self.session = tenancy
-            self.book = self.world.cast.session(len(self.world.plan.nodes))
+            super().on_won(tenancy, won)
+            self.session, self.ended, self.asking = tenancy, 0, {}
             self.next_turn()
         else:
+            assert tenancy.parent.belief is not None
+            super().on_won(tenancy, won._replace(deadline_ns=tenancy.parent.belief.deadline_ns))
             self.schedule.remove(tenancy.resource)  # the session's renewal is its renewal
 
     def let_go(self, tenancy: Tenancy, reason: Loss) -> None:
@@ -360,46 +359,49 @@ class SessionClient(Client):
             self.session = None
             for child in [one for one in self.tenancies.values() if one.parent is tenancy]:
                 self.give_back(child, reason)
-        self.book.forget((tenancy.resource, tenancy.proposer.token))
         super().let_go(tenancy, reason)
+        self.asked_for(tenancy)
 
     def renewal(self, tenancy: Tenancy) -> list[Step]:
-        """Ask what stands under the session, too."""
-        return tenancy.proposer.renew(tenancy.proposer.op.ttl_ns, self.now, children=tenancy is self.session)
+        """Renew the session, always for the same time."""
+        return tenancy.proposer.renew(tenancy.proposer.op.ttl_ns, self.now)
 
-    def on_ack(self, tenancy: Tenancy, reply: Reply, ack: Ack, sent_ns: int) -> None:
-        """Count what one acceptor keeps for a child."""
-        until = sent_ns + safe_span(ack.ttl_ns, DRIFT)
-        if self.tenancies.get(tenancy.resource) is not tenancy:
+    def on_kept(self, tenancy: Tenancy, kept: Kept) -> None:
+        """Go on with all that rides on the session; where it is not certain of all, ask for each first."""
+        if tenancy.parent is not None:
+            self.asked_for(tenancy)
             return
-        if tenancy.parent is not None:
-            child = (tenancy.resource, tenancy.proposer.token or tenancy.proposer.n)
-            self.book.acked(child, reply.acceptor, reply.incarnation, until)
-        elif tenancy is self.session:
-            for resource, _ in self.book.renewed(reply.acceptor, reply.incarnation, ack.children, until, self.now):
-                lacking = self.tenancies.get(resource)
-                if lacking is not None and lacking.is_valid(self.now):
-                    self.do(lacking, [lacking.proposer.mend(reply.acceptor, 0)])
-            for one in [one for one in self.tenancies.values() if one.parent is tenancy and one.belief is not None]:
-                self.carry_along(one)
+        riders = [one for one in self.tenancies.values() if one.parent is tenancy and one.belief is not None]
+        if kept.ended == self.ended or not riders:
+            self.carry_on(tenancy, kept)
+            return
+        self.renewed = kept
+        self.asking = {one.resource: one for one in riders}
+        for rider in riders:
+            self.do(rider, rider.proposer.renew(0, self.now))
 
-    def on_low(self, tenancy: Tenancy) -> None:
-        """Let a majority confirm a child's higher number first: under that it is handed to who lacks it."""
-        if tenancy.parent is not None and tenancy.is_valid(self.now):
-            self.do(tenancy, tenancy.proposer.renew(0, self.now))
+    def asked_for(self, tenancy: Tenancy) -> None:
+        """Hear about one of those that are asked for; after the last one, the renewal counts."""
+        if self.asking.get(tenancy.resource) is tenancy:
+            del self.asking[tenancy.resource]
+            if not self.asking and self.session is not None and self.renewed is not None:
+                self.carry_on(self.session, self.renewed)
 
-    def on_kept(self, tenancy: Tenancy, deadline_ns: int) -> None:
-        """Leave the next renewal of a child to the session."""
-        super().on_kept(tenancy, deadline_ns)
-        if tenancy.parent is not None:
-            self.schedule.remove(tenancy.resource)
+    def carry_on(self, session: Tenancy, kept: Kept) -> None:
+        """Believe for longer in the session, and in all that rides on it."""
+        self.ended = kept.ended
+        super().on_kept(session, kept)
+        for rider in [one for one in self.tenancies.values() if one.parent is session and one.belief is not None]:
+            rider.confirmed(kept.deadline_ns, self.now)
+            self.world.checks.on_carried(self, rider)
+            self.after(kept.deadline_ns - self.now, self.on_deadline, rider)
 
-    def carry_along(self, child: Tenancy) -> None:
-        """Believe in a child for as long as a majority keeps it."""
-        assert child.belief is not None
-        deadline = self.book.deadline((child.resource, child.proposer.token))
-        if deadline > child.belief.deadline_ns:
-            child.confirmed(deadline, self.now)
-            child.proposer.deadline_ns = deadline
-            self.world.checks.on_carried(self, child)
-            self.after(deadline - self.now, self.on_deadline, child)
+    def on_no_answer(self, tenancy: Tenancy) -> None:
+        """Without an answer about one that was asked for, the session's renewal doesn't count."""
+        if tenancy.parent is not None and tenancy.belief is not None:
+            if self.asking.pop(tenancy.resource, None) is tenancy:
+                self.asking = {}
+                if self.session is not None:
+                    super().on_no_answer(self.session)
+            return
+        super().on_no_answer(tenancy)

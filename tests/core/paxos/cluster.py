@@ -9,12 +9,13 @@ from leasehold.core.ops import Acquire, Release
 from leasehold.core.paxos.acceptor import Acceptor, Config
 from leasehold.core.paxos.ballots import Ballots
 from leasehold.core.paxos.messages import Request
-from leasehold.core.paxos.proposer import Proposer, Send
+from leasehold.core.paxos.proposer import Proposer
 from leasehold.core.paxos.starting import NOTHING_PROMISED
+from leasehold.core.paxos.steps import Send
 
 if TYPE_CHECKING:
     from leasehold.core.paxos.messages import Item, Verdict
-    from leasehold.core.paxos.proposer import Step
+    from leasehold.core.paxos.steps import Step
 
 TTL = 10 * SECOND
 DRIFT = 0.005
@@ -57,18 +58,19 @@ class Cluster:
 
     def drive(self, proposer: Proposer, steps: list[Step]) -> Step:
         """Send what is to be sent, until something else comes of it; then time out."""
-        numbers = [step.attempt for step in steps if isinstance(step, Send)]
+        number, came = 0, None
         sending = list(steps)
         while sending:
             step = sending.pop(0)
             if not isinstance(step, Send):
-                for left in sending:  # what the same decision wants to be sent besides
-                    if isinstance(left, Send):
-                        self._send(proposer, left)
-                return step
-            numbers.append(step.attempt)
+                came = came or step
+                continue
+            if step.to is None and not step.aside:
+                number = step.attempt
             sending += self._send(proposer, step)
-        steps = proposer.on_timeout(numbers[-1])
+        if came is not None:
+            return came
+        steps = proposer.on_timeout(number)
         assert steps, "nothing came of it"
         return self.drive(proposer, steps)
 
@@ -76,11 +78,12 @@ class Cluster:
         answers = []
         for name, node in self.acceptors.items():
             if name in self.reachable and name not in step.but and step.to in {None, name}:
-                answers.append((name, ask(node, step.item, self.now, self.wall_us)))
+                answers.append((name, node.incarnation, ask(node, step.item, self.now, self.wall_us)))
         self.now += self.replies_take_ns
         found: list[Step] = []
-        for name, verdict in answers:
-            found += proposer.on_verdict(name, step.attempt, verdict, self.now, self.wall_us)
+        for name, incarnation, verdict in answers:
+            decide = proposer.on_verdict
+            found += decide(name, step.attempt, verdict, self.now, self.wall_us, incarnation=incarnation)
         return found
 
     def acquire(self, proposer: Proposer) -> Step:

@@ -24,6 +24,7 @@ from leasehold.core.paxos.messages import (
     Seen,
     Withdraw,
 )
+from leasehold.core.paxos.riders import stamp
 from leasehold.core.paxos.starting import start
 from tests.core.paxos.cluster import TTL, acceptor, ask, asking
 
@@ -221,8 +222,8 @@ def test_a_child_lasts_as_long_as_its_parent_and_the_parents_renewal_names_it() 
         TTL - SECOND, extended=False
     )
     assert ask(node, Accept(asking("d", "other", ttl_ns=0, parent=("job", 4)), 7), SECOND) == Gone(Loss.EXPIRED)
-    session = ask(node, Extend(renewal("p", 5), 5, children=True), SECOND)
-    assert session == Ack(TTL, extended=True, children=(("child", 6),))
+    session = ask(node, Extend(renewal("p", 5), 5, riders=0), SECOND)
+    assert session == Ack(TTL, extended=True, riders=(stamp("child", 6),))
     assert isinstance(ask(node, Accept(asking("x", "child"), 99), TTL + SECOND - 1), HeldBy)
     assert isinstance(ask(node, Accept(asking("x", "child"), 99), TTL + SECOND), Ack)
     assert isinstance(ask(node, Accept(asking("r", "loop", parent=("loop", 1)), 100), 0), Refused)
@@ -301,11 +302,12 @@ def test_sessions_with_too_many_children_for_one_reply_are_refused_and_not_half_
     node = acceptor()
     ask(node, Accept(asking("parent", "p"), 1), 0)
     for number in range(100):
-        ask(node, Accept(asking(f"c{number}", f"{number:0500}", ttl_ns=0, parent=("p", 1)), 2), 0)
-    renewing = Extend(Renew("p", "parent", 1, TTL), 1, children=True)
-    reply = node.handle(Request(1, (renewing,) * 100), 0, 0).reply
+        ask(node, Accept(asking(f"c{number}", f"{number}", ttl_ns=0, parent=("p", 1)), 2), 0)
+    renewing = Extend(Renew("p", "parent", 1, TTL), 1, riders=1)
+    reply = node.handle(Request(1, (renewing,) * 10_000), 0, 0).reply
     assert reply is not None
     told = [verdict for verdict in reply.verdicts if isinstance(verdict, Ack)]
-    assert {len(ack.children) for ack in told} == {100}
-    assert 70 < len(told) < 90
+    assert {len(ack.riders or ()) for ack in told} == {100}
+    assert len(told) * 900 < REPLY_ROOM + 900
+    assert len(told) < 10_000
     assert all(isinstance(verdict, Refused) for verdict in reply.verdicts[len(told) :])

@@ -7,8 +7,8 @@ from leasehold.core.ops import Loss, Revoke
 from leasehold.core.paxos.acceptor import Acceptor, Config, Durable
 from leasehold.core.paxos.ballots import DAY_US
 from leasehold.core.paxos.messages import Accept, Ack, End, Look, Seen, Withdraw
-from leasehold.core.paxos.proposer import BackOff, Blocked, Ended, Freed, Kept, NoAnswer, Refusal, Send, Won
 from leasehold.core.paxos.starting import NOTHING_PROMISED
+from leasehold.core.paxos.steps import BackOff, Blocked, Ended, Freed, Kept, NoAnswer, Refusal, Send, Won
 from leasehold.core.timing import safe_span
 from tests.core.paxos.cluster import DRIFT, TTL, Cluster, acceptor, ask, asking
 

@@ -1,46 +1,239 @@
+"""Leases that ride on another one, over three acceptors."""
+
 from __future__ import annotations
 
-from leasehold.core.paxos.session import Session
+from typing import TYPE_CHECKING
 
-CHILD = ("child", 6)
+import pytest
 
+from leasehold.core.ops import Loss, Revoke
+from leasehold.core.paxos.messages import Accept, Ack, End, Extend
+from leasehold.core.paxos.riders import fingerprint, stamp
+from leasehold.core.paxos.steps import BackOff, Ended, Kept, NoAnswer, Send, Won
+from tests.core.paxos.cluster import TTL, Cluster, ask
 
-def session() -> Session:
-    """A child that acceptors a and b took in, until 100."""
-    book = Session(3)
-    book.acked(CHILD, "a", 1, 100)
-    book.acked(CHILD, "b", 1, 100)
-    return book
+if TYPE_CHECKING:
+    from leasehold.core.paxos.proposer import Proposer
+    from leasehold.core.paxos.session import Session
 
-
-def test_a_child_lasts_as_long_as_a_majority_supports() -> None:
-    book = session()
-    assert book.deadline(CHILD) == 100
-    assert book.renewed("a", 1, [CHILD], 200, 50) == []
-    assert book.deadline(CHILD) == 100
-    assert book.renewed("b", 1, [CHILD], 180, 50) == []
-    assert book.deadline(CHILD) == 180
+NEVER = 10**18
 
 
-def test_an_acceptor_that_never_took_the_child_does_not_count() -> None:
-    book = session()
-    assert book.renewed("c", 1, [CHILD], 200, 50) == [CHILD]
-    assert book.renewed("a", 1, [CHILD], 200, 50) == []
-    assert book.deadline(CHILD) == 100
-    book.acked(CHILD, "c", 1, 200)
-    assert book.deadline(CHILD) == 200
+class Family:
+    """A session, and what rides on it."""
+
+    def __init__(self, acceptors: int = 3) -> None:
+        self.cluster = Cluster(acceptors)
+        self.root = self.cluster.proposer("s", resource="session")
+        assert isinstance(self.cluster.acquire(self.root), Won)
+
+    def ask_for(self, name: str, parent: Proposer | None = None) -> Proposer:
+        above = parent or self.root
+        op = {"resource": name, "ttl_ns": 0, "parent": (above.op.resource, above.token)}
+        rider = self.cluster.proposer(name, **op)
+        rider.ride(above)
+        return rider
+
+    def get(self, name: str, parent: Proposer | None = None) -> Proposer:
+        rider = self.ask_for(name, parent)
+        assert isinstance(self.cluster.acquire(rider), Won)
+        return rider
+
+    def later(self, *reachable: str) -> None:
+        self.cluster.now += TTL // 3
+        self.cluster.reachable = set(reachable or self.cluster.acceptors)
+
+    @property
+    def session(self) -> Session:
+        assert self.root.session is not None
+        return self.root.session
+
+    def is_kept(self, rider: Proposer, by: int = 2) -> bool:
+        """Whether so many acceptors keep others out for as long as the session is believed to be held."""
+        until = self.root.deadline_ns
+        slots = [(node, node.load(rider.op.resource)) for node in self.cluster.acceptors.values()]
+        owned = [node.expiry(slot) >= until for node, slot in slots if slot.lease_id == rider.op.lease_id]
+        return sum(owned) >= by
+
+
+def test_the_renewal_of_the_session_is_that_of_all_on_it_at_any_depth() -> None:
+    family = Family()
+    middle = family.get("middle")
+    bottom = family.get("bottom", middle)
+    for _ in range(5):
+        family.later()
+        kept = family.cluster.renew(family.root)
+        assert kept == Kept(TTL, family.root.deadline_ns)
+        assert family.is_kept(middle, 3)
+        assert family.is_kept(bottom, 3)
+
+
+def test_an_acceptor_says_that_it_has_all_or_lists_what_it_has() -> None:
+    family = Family()
+    riders = [family.get(f"r{number}") for number in range(3)]
+    node, root = family.cluster.acceptors["a"], family.root
+    renewal = root.renew(TTL, family.cluster.now)[0]
+    assert isinstance(renewal, Send)
+    assert isinstance(renewal.item, Extend)
+    assert renewal.item.riders == fingerprint(stamp(rider.op.resource, rider.token) for rider in riders)
+    assert ask(node, renewal.item, family.cluster.now) == Ack(TTL, extended=True)
+    ask(node, End(Revoke("r1", force=True)), family.cluster.now)
+    left = tuple(sorted(rider.stamp() for rider in riders if rider.op.resource != "r1"))
+    assert ask(node, renewal.item, family.cluster.now) == Ack(TTL, extended=True, riders=left, ended=1)
+
+
+def test_a_majority_for_the_session_is_none_for_a_rider_and_who_lacks_it_gets_it() -> None:
+    family = Family()
+    family.cluster.reachable = {"a", "b"}
+    rider = family.get("rider")
+    family.later("b", "c")
+    kept = family.cluster.renew(family.root)
+    assert isinstance(kept, Kept)
+    assert kept.ended == 0
+    assert family.is_kept(rider)
+
+
+def test_an_acceptor_that_restarted_gets_all_of_it_again_within_one_renewal() -> None:
+    family = Family()
+    rider = family.get("rider")
+    again = Cluster().acceptors["a"]
+    again.incarnation, again.floor = 2, 10**9
+    family.cluster.acceptors["a"] = again
+    family.later()
+    assert isinstance(family.cluster.renew(family.root), Kept)
+    family.later()
+    assert isinstance(family.cluster.renew(family.root), Kept)
+    family.later("a", "b")
+    kept = family.cluster.renew(family.root)
+    assert isinstance(kept, Kept)
+    assert family.is_kept(rider)
+
+
+def test_what_is_not_certain_for_all_says_so_and_each_is_asked_for() -> None:
+    """Others have the rider at a majority, without anybody's word to its owner."""
+    family = Family()
+    lost, kept = family.get("lost"), family.get("kept")
+    for name in "ab":
+        slot = family.cluster.acceptors[name].load("lost")
+        slot.lease_id, slot.token, slot.promised_n, slot.expiry_ns = "other", NEVER, NEVER, NEVER
+    family.later()
+    renewed = family.cluster.renew(family.root)
+    assert isinstance(renewed, Kept)
+    assert renewed.ended == 1
+    assert family.cluster.renew(lost, 0) == Ended(Loss.TAKEN)
+    assert isinstance(family.cluster.renew(kept, 0), Kept)
+    family.later()
+    again = family.cluster.renew(family.root)
+    assert isinstance(again, Kept)
+    assert again.ended == 1
+
+
+def test_a_rider_is_got_only_where_a_majority_keeps_it_for_as_long_as_the_session_is_held() -> None:
+    family = Family()
+    family.get("first")
+    family.later("a", "b")
+    family.cluster.renew(family.root)
+    family.cluster.reachable = {"b", "c"}
+    assert isinstance(family.cluster.acquire(family.ask_for("rider")), BackOff)
+    family.cluster.renew(family.root)
+    rider = family.get("rider")
+    assert family.is_kept(rider)
+
+
+def test_a_rider_that_no_majority_can_confirm_is_tried_again_and_then_falls_off_alone() -> None:
+    family = Family()
+    family.cluster.reachable = {"a", "b"}
+    rider = family.get("rider")
+    family.cluster.reachable = {"b", "c"}
+    assert family.cluster.renew(rider, 0) == NoAnswer()
+    family.cluster.now += 2 * TTL // 3
+    fallen = family.cluster.renew(rider, 0)
+    assert isinstance(fallen, Ended)
+    assert 0 < fallen.remaining_ns < TTL // 3
+    assert not family.session.riders
+
+
+def test_what_was_ended_is_not_handed_to_anybody_again() -> None:
+    family = Family()
+    rider = family.get("rider")
+    for node in family.cluster.acceptors.values():
+        ask(node, End(Revoke("rider")), family.cluster.now)
+    for _ in range(4):
+        family.later()
+        family.cluster.renew(family.root)
+    assert not family.is_kept(rider, 1)
+
+
+@pytest.mark.parametrize("level", ["middle", "bottom"])
+def test_who_is_given_back_rides_no_longer_nor_does_what_rides_on_it(level: str) -> None:
+    family = Family()
+    middle = family.get("middle")
+    bottom = family.get("bottom", middle)
+    other = family.get("other")
+    family.cluster.release(middle if level == "middle" else bottom)
+    left = {other} if level == "middle" else {other, middle}
+    assert set(family.session.riders.values()) == left
+    assert family.session.fingerprint == fingerprint(rider.stamp() for rider in left)
+    family.later()
+    assert family.cluster.renew(family.root) == Kept(TTL, family.root.deadline_ns)
+
+
+# --- whose word counts --------------------------------------------------------------------------------------------
+
+RIDER = 77
+
+
+def book() -> tuple[Session, Proposer]:
+    """A rider that acceptors a and b took in, until 100."""
+    family = Family()
+    rider = family.get("rider")
+    session = family.session
+    session.riders = {RIDER: rider}
+    session._kept.clear()
+    for who in "ab":
+        session.acked(RIDER, who, 1, 100, 0)
+    return session, rider
+
+
+def test_a_rider_lasts_as_long_as_a_majority_supports() -> None:
+    session, _ = book()
+    assert session.deadline(RIDER) == 100
+    assert session.renewed("a", 1, None, 200, 50) == []
+    assert session.deadline(RIDER) == 100
+    assert session.renewed("b", 1, [RIDER], 180, 50) == []
+    assert session.deadline(RIDER) == 180
+    assert not session.lacks(180)
+    assert session.lacks(181)
+
+
+def test_an_acceptor_that_never_took_the_rider_does_not_count() -> None:
+    session, rider = book()
+    assert session.renewed("c", 1, [RIDER], 200, 50) == [rider]
+    assert session.renewed("a", 1, None, 200, 50) == []
+    assert session.deadline(RIDER) == 100
+    session.acked(RIDER, "c", 1, 200, 60)
+    assert session.deadline(RIDER) == 200
 
 
 def test_nor_one_that_restarted_or_lost_it_or_whose_time_ran_out() -> None:
-    book = session()
-    assert book.renewed("a", 2, [CHILD], 200, 50) == [CHILD]
-    assert book.renewed("b", 1, [], 200, 50) == [CHILD]
-    assert book.renewed("b", 1, [CHILD], 200, 100) == [CHILD]
-    assert book.deadline(CHILD) == 100
+    for incarnation, listed, now in ((2, None, 50), (1, [], 50), (1, None, 100)):
+        session, rider = book()
+        session.renewed("b", 1, None, 200, 50)
+        assert session.renewed("a", incarnation, listed, 200, now) == [rider]
+        assert session.deadline(RIDER) == 0
 
 
-def test_a_child_that_is_given_back_is_forgotten() -> None:
-    book = session()
-    book.forget(CHILD)
-    assert book.deadline(CHILD) == 0
-    assert book.renewed("a", 1, [CHILD], 200, 50) == []
+def test_nor_does_a_word_that_comes_after_its_time() -> None:
+    session, _ = book()
+    session.renewed("b", 1, None, 200, 50)
+    assert session.renewed("a", 1, [], 200, 50) != []
+    session.acked(RIDER, "a", 1, 100, 150)
+    assert session.deadline(RIDER) == 0
+
+
+def test_what_asks_for_a_rider_is_an_ordinary_request() -> None:
+    family = Family()
+    rider = family.get("rider")
+    send = family.session.hand_out([rider], "c", family.cluster.now)[0]
+    assert isinstance(send.item, Accept)
+    assert (send.to, send.item.n, send.item.token) == ("c", rider.confirmed_n, rider.token)

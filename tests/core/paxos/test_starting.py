@@ -4,6 +4,7 @@ from leasehold.core.clock import SECOND
 from leasehold.core.ops import Renew
 from leasehold.core.paxos.acceptor import Config, Durable
 from leasehold.core.paxos.messages import Accept, Ack, Extend, HeldBy, Low, Request, Seed, SeedQuery
+from leasehold.core.paxos.riders import stamp
 from leasehold.core.paxos.starting import Seeding, Snapshot, shut_down, silence, start
 from tests.core.paxos.cluster import TTL, acceptor, ask, asking
 
@@ -38,8 +39,8 @@ def test_after_a_clean_shutdown_all_goes_on_at_once() -> None:
     assert again.delete_snapshot
     held = ask(again.acceptor, Accept(asking("q"), 9), LATER)
     assert held == HeldBy("holder-p", 5, TTL - SECOND, 0, 0, 5)
-    assert ask(again.acceptor, Extend(Renew("job", "p", 5, TTL), 5, children=True), LATER) == Ack(
-        TTL, extended=True, children=(("child", 6),)
+    assert ask(again.acceptor, Extend(Renew("job", "p", 5, TTL), 5, riders=0), LATER) == Ack(
+        TTL, extended=True, riders=(stamp("child", 6),)
     )
     assert again.acceptor.floor == 3
 

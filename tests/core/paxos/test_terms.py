@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from leasehold.core.clock import SECOND
 from leasehold.core.lease import Contender
 from leasehold.core.ops import WAITER_LIFE_NS, Loss, Renew
 from leasehold.core.paxos.merging import in_doubt, in_line
 from leasehold.core.paxos.messages import Ack, Extend, Gone, Look, Place, Seen
-from leasehold.core.paxos.proposer import Blocked, Ended, Freed, Kept, Proposer, Won
+from leasehold.core.paxos.steps import Blocked, Ended, Freed, Kept, Won
 from tests.core.paxos.cluster import TTL, Cluster, ask
+
+if TYPE_CHECKING:
+    from leasehold.core.paxos.proposer import Proposer
 
 
 def waiting(cluster: Cluster, name: str) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from leasehold.core.clock import SECOND
 from leasehold.core.ops import RESERVATION_NS, Release
 from leasehold.core.paxos.messages import Drop, Look, Seen
-from leasehold.core.paxos.proposer import Blocked, Freed, Won
+from leasehold.core.paxos.steps import Blocked, Freed, Won
 from tests.core.paxos.cluster import TTL, Cluster, ask
 
 

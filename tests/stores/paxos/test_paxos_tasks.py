@@ -11,7 +11,7 @@ def told(task: LookTask | RevokeTask, *verdicts: object) -> object:
     """Return what comes of these answers."""
     task.start(0, 0)
     for who, verdict in zip("abc", verdicts, strict=False):
-        task.on_verdict(who, 1, verdict, 0, 0)  # type: ignore[arg-type]
+        task.on_verdict(who, 1, verdict, 0, 0, incarnation=1)  # type: ignore[arg-type]
     return task.outcome
 
 

@@ -45,6 +45,7 @@ from leasehold.core.paxos.messages import (
     Seen,
     Withdraw,
 )
+from leasehold.core.paxos.riders import missing_or_more
 from leasehold.core.paxos.slot import Slot
 from leasehold.errors import ConfigError
 
@@ -266,13 +267,13 @@ class Acceptor:
         expiry = self.expiry(slot)
         if slot.lease_id != op.lease_id or not (now < expiry or rules.in_grace(slot, expiry, now)):
             return Gone(_reason(slot, op), 0, self.floor_of(slot))
-        if item.children and self.room <= 0:
-            return Refused("too much stands under the sessions of one request: ask for fewer at once")
+        if item.riders is not None and self.room <= 0:
+            return Refused("too much rides on the leases of one request: ask for fewer at once")
         verdict = self._extended(slot, item.n, op.token, op.ttl_ns, now)
-        if item.children and isinstance(verdict, Ack):
-            family = [c for c in self.children(slot.resource, slot.token) if self.is_live(c, now)]
-            self.room -= sum([40 + len(child.resource) for child in family])
-            return verdict._replace(children=tuple([(child.resource, child.token) for child in family]))
+        if isinstance(verdict, Ack) and (item.riders is not None or slot.children_ended):
+            here = None if item.riders is None else missing_or_more(self, slot, item.riders)
+            self.room -= 9 * len(here or ())
+            return verdict._replace(riders=here, ended=slot.children_ended)
         return verdict
 
     def withdraw(self, item: Withdraw, now: int) -> Verdict:
@@ -494,12 +495,13 @@ class Acceptor:
             self._families.setdefault(slot.parent, set()).add(slot.resource)
 
     def children(self, resource: str, token: int) -> Iterable[Slot]:
-        """Return the slots whose parent is this lease."""
-        names = self._families.get(resource)
-        if not names:
-            return []
-        family = [self.slots[name] for name in sorted(names) if name in self.slots]
-        return [slot for slot in family if (slot.parent, slot.parent_token) == (resource, token)]
+        """Return the slots whose parent is this lease, by name."""
+        return sorted(self.family(resource, token), key=lambda slot: slot.resource)
+
+    def family(self, resource: str, token: int) -> list[Slot]:
+        """Return the slots whose parent is this lease, in no order."""
+        found = [self.slots.get(name) for name in self._families.get(resource, ())]
+        return [slot for slot in found if slot is not None and slot.parent == resource and slot.parent_token == token]
 
     def collect(self, now: int, at_most: int = 1000) -> int:
         """Look at some slots, and forget those that matter no more. To be called now and then; returns how many went."""

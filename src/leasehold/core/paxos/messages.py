@@ -38,8 +38,8 @@ class Extend(NamedTuple):
 
     op: Renew
     n: int
-    children: bool = False
-    """Also say what stands under it: for a session, whose renewal carries its children along."""
+    riders: int | None = None
+    """What its owner believes to ride on it, as a fingerprint (see `riders`); None: nothing does."""
 
 
 class Withdraw(NamedTuple):
@@ -92,8 +92,10 @@ class Ack(NamedTuple):
     """What the holder before has handed over."""
     after: int = 0
     """The token before this one, as far as this acceptor knows: with that lease, the state was handed over."""
-    children: tuple[tuple[str, int], ...] = ()
-    """The live leases under it, by name and token, where that was asked."""
+    riders: tuple[int, ...] | None = None
+    """The stamps of all that rides on it here, where that isn't what its owner believes."""
+    ended: int = 0
+    """How many leases under it somebody else has ended here."""
 
 
 class Promised(NamedTuple):

@@ -18,7 +18,7 @@ It decides and counts; whoever drives it sends what it returns, and calls `on_ve
 from __future__ import annotations
 
 from enum import Enum, auto
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING
 
 from leasehold.core.ops import Loss, Release, Renew
 from leasehold.core.paxos.ballots import majority
@@ -36,6 +36,9 @@ from leasehold.core.paxos.messages import (
     Refused,
     Withdraw,
 )
+from leasehold.core.paxos.riders import stamp
+from leasehold.core.paxos.session import Session
+from leasehold.core.paxos.steps import BackOff, Blocked, Ended, Freed, Kept, NoAnswer, Refusal, Send, Won
 from leasehold.core.timing import safe_span
 
 if TYPE_CHECKING:
@@ -44,78 +47,7 @@ if TYPE_CHECKING:
     from leasehold.core.ops import Acquire
     from leasehold.core.paxos.ballots import Ballots
     from leasehold.core.paxos.messages import Item, Verdict
-
-# --- what it says to do -------------------------------------------------------------------------------------------
-
-
-class Send(NamedTuple):
-    """Send this; hand in what the acceptors answer as the answer to this attempt."""
-
-    attempt: int
-    """0: what they answer is of no interest."""
-    item: Item
-    to: str | None = None
-    """Only to this acceptor."""
-    but: tuple[str, ...] = ()
-    """To all but these."""
-
-
-class Won(NamedTuple):
-    """It is ours until the deadline, which counts from before the attempt was sent."""
-
-    token: int
-    ttl_ns: int
-    deadline_ns: int
-    state: str = ""
-    """What the holder before has handed over."""
-
-
-class Kept(NamedTuple):
-    """It is ours until the deadline, renewed."""
-
-    ttl_ns: int
-    deadline_ns: int
-
-
-class Blocked(NamedTuple):
-    """Somebody else has it, by the word of a majority. Wait to be called, or for that long."""
-
-    by: str
-    token: int
-    remaining_ns: int
-    position: int
-    refused: bool = False
-    """The queue is full, by the word of a majority: there is no place in it for us."""
-
-
-class BackOff(NamedTuple):
-    """Nobody has it, and nobody could win: wait for a random time, then `again`."""
-
-
-class NoAnswer(NamedTuple):
-    """Too few acceptors answered: it may or may not have happened."""
-
-
-class Ended(NamedTuple):
-    """It is not ours, and this owner will not get it any more."""
-
-    reason: Loss
-    remaining_ns: int = 0
-
-
-class Refusal(NamedTuple):
-    """It can't be had on these terms."""
-
-    why: str
-
-
-class Freed(NamedTuple):
-    """It is given back; ``free_in_ns`` is None where there was nothing to give back."""
-
-    free_in_ns: int | None
-
-
-Step: TypeAlias = Send | Won | Kept | Blocked | BackOff | NoAnswer | Ended | Refusal | Freed
+    from leasehold.core.paxos.steps import Step
 
 
 class Kind(Enum):
@@ -130,7 +62,7 @@ class Kind(Enum):
 class Attempt:
     """One question to all acceptors, and what they said."""
 
-    __slots__ = ("answers", "kept", "kind", "n", "number", "open", "sent_ns", "ttl_ns")
+    __slots__ = ("answers", "granted_ns", "kept", "kind", "n", "number", "open", "sent_ns", "ttl_ns")
 
     def __init__(self, kind: Kind, number: int, n: int, sent_ns: int, ttl_ns: int) -> None:
         self.kind = kind
@@ -145,6 +77,8 @@ class Attempt:
         """False once it is decided: what comes later changes nothing."""
         self.kept = False
         """A renewal that has succeeded: whoever lacks the lease may be handed it."""
+        self.granted_ns = 0
+        """For how long, then."""
 
     def said(self, verdict: type[Verdict]) -> int:
         """Count the acceptors that said so."""
@@ -156,6 +90,17 @@ class Attempt:
 
 class Proposer:
     """One lease id: from its first request to its end."""
+
+    make_session: type[Session] = Session
+    session: Session | None = None
+    """What rides on it, if anything does."""
+    rides: Session | None = None
+    """What it rides on: then it has no deadline of its own."""
+    carries = False
+    """Whether anything rides on it, or on what it rides on, by way of it."""
+    ended = 0
+    """How many leases under it somebody has ended, by the most that an acceptor told."""
+    _told_ended = _doubts = 0
 
     def __init__(self, op: Acquire, *, acceptors: int, drift: float, ballots: Ballots) -> None:
         self.op = op
@@ -176,7 +121,7 @@ class Proposer:
         """The place in the queue: the highest that a majority gave."""
         self.attempt: Attempt | None = None
         self._numbers = 0
-        self._healing = 0
+        self._healing = self._healing_ns = 0
 
     # --- what drives it -------------------------------------------------------------------------------------------
 
@@ -193,14 +138,19 @@ class Proposer:
         self.n = self.ballots.fresh(wall_us)
         return [self._begin(Kind.PREPARE, Prepare(self.op.resource, self.op.lease_id, self.n), now)]
 
-    def renew(self, ttl_ns: int, now: int, *, children: bool = False) -> list[Step]:
+    def renew(self, ttl_ns: int, now: int) -> list[Step]:
         """Begin to renew it: under the same number, which rises only where an acceptor demands it."""
         self.ballots.saw(self.token)
         op = Renew(self.op.resource, self.op.lease_id, self.token, ttl_ns)
-        return [self._begin(Kind.EXTEND, Extend(op, self.n, children), now, ttl_ns)]
+        riders = None
+        if self.session is not None:
+            self.session.begin()
+            riders = self.session.fingerprint if self.session.riders else None
+        return [self._begin(Kind.EXTEND, Extend(op, self.n, riders), now, ttl_ns)]
 
     def release(self, op: Release, now: int) -> list[Step]:
         """Give it back, or up. Whoever calls this has stopped acting on it."""
+        self._get_off()
         self.token = 0
         return [self._begin(Kind.DROP, Drop(op, self.n), now)]
 
@@ -209,40 +159,124 @@ class Proposer:
         self.token = self.n = self.confirmed_n = token
         self.deadline_ns = deadline_ns
 
-    def on_verdict(self, who: str, number: int, verdict: Verdict, now: int, wall_us: int) -> list[Step]:
+    def on_verdict(
+        self, who: str, number: int, verdict: Verdict, now: int, wall_us: int, *, incarnation: int = 0
+    ) -> list[Step]:
         """Take in what an acceptor answered to the attempt of that number."""
         if isinstance(verdict, _TELL_THE_FLOOR):
             self.ballots.heard(who, verdict.floor)
-        if number == self._healing and isinstance(verdict, Low):
-            if self.ballots.heeds(verdict.floor, wall_us):
-                self.n = self.ballots.next(wall_us)  # for the next renewal; what that finds missing is mended again
-            return []
+        if number == self._healing:
+            return self._on_mended(who, verdict, now, wall_us, incarnation=incarnation)
         attempt = self.attempt
+        if self.session is not None and self.session.asked_for(number):
+            told = self.session.on_verdict(who, number, verdict, now, wall_us, incarnation=incarnation)
+            steps: list[Step] = [*told]
+            if attempt is not None and attempt.open and attempt.kept:
+                steps += self._carried(attempt, last=False)
+            return steps
         if attempt is None or number != attempt.number or who in attempt.answers:
             return []
         attempt.answers[who] = verdict
+        steps = []
+        if isinstance(verdict, Ack) and self.has_family:
+            steps += self._note(attempt, who, verdict, incarnation, now)
+        if attempt.kept:
+            steps += self._mend(attempt, who)
         if attempt.open:
-            return _DECIDING[attempt.kind](self, attempt, now, wall_us)
-        return self._mend(attempt, who) if attempt.kept else []
+            steps += _DECIDING[attempt.kind](self, attempt, now, wall_us)
+        return steps
 
-    def on_timeout(self, number: int) -> list[Step]:
-        """No more answers are waited for."""
+    def on_timeout(self, number: int, *, last: bool = True) -> list[Step]:
+        """No more answers to it are waited for; unless it is the ``last`` word, those about its riders still are."""
         attempt = self.attempt
         if attempt is None or number != attempt.number or not attempt.open:
             return []
+        if attempt.kept:
+            return self._carried(attempt, last=last)
         enough = len(attempt.answers) >= self.majority
         if attempt.kind in {Kind.ACCEPT, Kind.PREPARE}:
             blocked = self.believed(attempt)
             if blocked is not None:
                 return self._wait(attempt, blocked)
             return self._give_up(attempt, BackOff() if enough else NoAnswer())
+        if attempt.kind is Kind.EXTEND and self.rides is not None and enough:
+            return self._fall_off(attempt, self.rides)
         # A renewal that is answered late still counts if that is in time; a release is never undone.
         return [NoAnswer()]
 
-    def _begin(self, kind: Kind, item: Item, now: int, ttl_ns: int = 0) -> Send:
+    def next_number(self) -> int:
+        """Return a number that ties answers to what they answer."""
         self._numbers += 1
-        self.attempt = Attempt(kind, self._numbers, self.n, now, ttl_ns)
+        return self._numbers
+
+    def _begin(self, kind: Kind, item: Item, now: int, ttl_ns: int = 0) -> Send:
+        self.attempt = Attempt(kind, self.next_number(), self.n, now, ttl_ns)
         return Send(self._numbers, item)
+
+    # --- riding on another one ------------------------------------------------------------------------------------
+
+    @property
+    def has_family(self) -> bool:
+        """Whether it matters which acceptor took it in, and not only how many did."""
+        return self.session is not None or self.rides is not None
+
+    def ride(self, parent: Proposer) -> None:
+        """Last as long as the parent does: its renewals are ours."""
+        parent.carries = True
+        if parent.rides is None and parent.session is None:
+            parent.session = parent.make_session(parent)
+        self.rides = parent.rides or parent.session
+
+    def stamp(self) -> int:
+        """Return the number that stands for this lease, as far as it has got."""
+        return stamp(self.op.resource, self.token or self.n)
+
+    def _get_off(self) -> None:
+        if self.rides is not None:
+            self.rides.leave(self)
+
+    def _note(self, attempt: Attempt, who: str, ack: Ack, incarnation: int, now: int) -> list[Send]:
+        """Note who keeps what; return what is to be sent to an acceptor that lacks something."""
+        until = self.deadline(attempt, ack.ttl_ns)
+        if self.rides is not None:
+            self.rides.acked(self.stamp(), who, incarnation, until, now)
+            return []
+        assert self.session is not None
+        return self.session.hand_out(self.session.renewed(who, incarnation, ack.riders, until, now), who, now)
+
+    def _is_carried(self) -> bool:
+        """Whether a majority keeps it for as long as what it rides on is believed to be held."""
+        assert self.rides is not None
+        return self.rides.deadline(self.stamp()) >= self.rides.root.deadline_ns
+
+    def _fall_off(self, attempt: Attempt, session: Session) -> list[Step]:
+        """Deal with having been asked for in vain: no majority has it, nor says that it is over.
+
+        It is tried again while there is time. Then it is given up, so that it ends alone, and not all that rides with it.
+        """
+        left = session.deadline(self.stamp()) - attempt.sent_ns
+        if 2 * left > session.root.op.ttl_ns:
+            return [NoAnswer()]
+        attempt.open = False
+        self._get_off()
+        return [Ended(Loss.EXPIRED, max(0, left))]
+
+    def _carried(self, attempt: Attempt, *, last: bool) -> list[Step]:
+        """Say that it is kept once that is so for all that rides on it; in the end, that it may not be for some."""
+        session = self.session
+        more = not last and (len(attempt.answers) < self.acceptors or (session is not None and bool(session.handing)))
+        if self.rides is not None and not self._is_carried():
+            attempt.open = more
+            return [] if more else [NoAnswer()]
+        self.ended = max([self.ended, *[ack.ended for ack in attempt.answers.values() if isinstance(ack, Ack)]])
+        if session is not None and session.riders and session.lacks(self.deadline_ns):
+            if more:
+                return []
+            if self.ended == self._told_ended:
+                self._doubts += 1
+        attempt.open = False
+        self._told_ended = self.ended
+        return [Kept(attempt.granted_ns, self.deadline_ns, self.ended + self._doubts)]
 
     # --- acquiring ------------------------------------------------------------------------------------------------
 
@@ -283,17 +317,27 @@ class Proposer:
     def _on_majority(self, attempt: Attempt, now: int) -> list[Step]:
         ttl_ns = _granted(attempt)
         deadline = self.deadline(attempt, ttl_ns)
+        if self.rides is not None:
+            if not self._is_carried():
+                return [] if len(attempt.answers) < self.acceptors else self._give_up(attempt, BackOff())
+            deadline = self.rides.root.deadline_ns
         if not self.in_time(deadline, now):
             return self._give_up(attempt, NoAnswer())
         attempt.open = False
         self.token = self.confirmed_n = self.n
         self.deadline_ns = deadline
+        if self.rides is not None:
+            self.rides.join(self)
         self.state = _handed_over(attempt)
         return [Won(self.token, ttl_ns, deadline, self.state)]
 
     def deadline(self, attempt: Attempt, ttl_ns: int) -> int:
         """Return until when it is ours: counted from before the first message left, and short of the clocks' drift."""
-        return attempt.sent_ns + safe_span(ttl_ns, self.drift)
+        return self.until(attempt.sent_ns, ttl_ns)
+
+    def until(self, sent_ns: int, ttl_ns: int) -> int:
+        """Return how long something lasts for sure that was promised for so long after it was asked for then."""
+        return sent_ns + safe_span(ttl_ns, self.drift)
 
     def in_time(self, deadline_ns: int, now: int) -> bool:
         """Whether a majority counts that is complete now: not if it is late, or if this process was stopped."""
@@ -347,6 +391,7 @@ class Proposer:
         """Mark the attempt dead and then, not before, take back what it may have left behind."""
         attempt.open = False
         self.attempt = None
+        self._get_off()
         clean = tuple([who for who, answer in attempt.answers.items() if not isinstance(answer, Ack | Promised)])
         if len(clean) == self.acceptors:
             return [step]
@@ -355,6 +400,8 @@ class Proposer:
     # --- renewing -------------------------------------------------------------------------------------------------
 
     def _on_extend(self, attempt: Attempt, now: int, wall_us: int) -> list[Step]:
+        if attempt.kept:
+            return self._carried(attempt, last=False)
         if self.extended(attempt) >= self.majority:
             return self._on_extended(attempt, now)
         acks, lows = attempt.said(Ack), self.lows(attempt, wall_us)
@@ -370,19 +417,21 @@ class Proposer:
         return sum([isinstance(answer, Ack) and answer.extended for answer in attempt.answers.values()])
 
     def _on_extended(self, attempt: Attempt, now: int) -> list[Step]:
-        attempt.open = False
-        ttl_ns = _granted(attempt)
+        attempt.granted_ns = ttl_ns = _granted(attempt)
         deadline = self.deadline(attempt, ttl_ns)
+        if self.rides is not None:
+            self.deadline_ns = self.rides.root.deadline_ns
         # Within a grace, those who extended it have said that nobody had it, or wanted it, in between.
         if not self.in_time(deadline if self.op.grace_ns else self.deadline_ns, now):
+            attempt.open = False
             return [Ended(Loss.EXPIRED)]
-        self.deadline_ns = max(self.deadline_ns, deadline)
+        if self.rides is None:
+            self.deadline_ns = max(self.deadline_ns, deadline)
         self.confirmed_n = attempt.n
         attempt.kept = True
-        self._numbers += 1
-        self._healing = self._numbers
+        self._healing, self._healing_ns = self.next_number(), now
         mending = [step for who in attempt.answers for step in self._mend(attempt, who)]
-        return [Kept(ttl_ns, self.deadline_ns), *mending]
+        return [*self._carried(attempt, last=False), *mending]
 
     def _mend(self, attempt: Attempt, who: str) -> list[Step]:
         answer = attempt.answers[who]
@@ -398,9 +447,18 @@ class Proposer:
         op = self.op._replace(queue=False, ttl_ns=ttl_ns)
         return Send(self._healing, Accept(op, self.confirmed_n, token=self.token), to=who)
 
+    def _on_mended(self, who: str, verdict: Verdict, now: int, wall_us: int, *, incarnation: int) -> list[Step]:
+        if isinstance(verdict, Low) and self.ballots.heeds(verdict.floor, wall_us):
+            self.n = self.ballots.next(wall_us)  # for the next renewal; what that finds missing is mended again
+        if isinstance(verdict, Ack) and self.session is not None:
+            until = self.until(self._healing_ns, verdict.ttl_ns)
+            return [*self.session.hand_out(self.session.renewed(who, incarnation, None, until, now), who, now)]
+        return []
+
     def _on_loss(self, attempt: Attempt) -> list[Step]:
         """Say why it can't be renewed any more. Nothing is withdrawn: what is left of it protects the holder still."""
         attempt.open = False
+        self._get_off()
         refusal = self.refused(attempt)
         if refusal is not None:
             return [refusal]

@@ -1,61 +1,209 @@
-"""What the renewal of a parent says about the leases that stand under it.
+"""Leases that ride on another one: they have no TTL of their own, and the renewal of that one, the root, is theirs.
 
-A session is a lease with children that last as long as it does. Renewing it renews them all, in one item of a request;
-but what a majority said about the session is not yet a majority for a child, since other acceptors may hold the child.
-So each child has a bound for each acceptor, and its deadline is the one that a majority of them supports.
+On each acceptor a rider lasts exactly as long as the root does there. But what a majority says about the root is no
+majority for a rider, since others may keep the rider. So it is noted for each acceptor which riders it has taken in
+itself, and until when it keeps the root; a rider's deadline is the one that a majority of those supports who have it.
+
+An acceptor's word counts for a rider only if that acceptor took the rider in itself, in the same incarnation, and if
+its time has not run out when the word arrives (`Session.counts`): in between it may have let somebody else have it.
+Whoever lacks a rider is handed it again, under the number that a majority has confirmed, as with any lease.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from leasehold.core.paxos.ballots import majority
+from leasehold.core.ops import Renew
+from leasehold.core.paxos.messages import Ack, Extend, Low
+from leasehold.core.paxos.steps import Send
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from leasehold.core.paxos.messages import Verdict
+    from leasehold.core.paxos.proposer import Proposer
 
-class Bound(NamedTuple):
-    """Until when one acceptor keeps others out of a child, as far as the child's owner knows."""
 
-    incarnation: int
-    until_ns: int
+class Keeping:
+    """What one acceptor keeps."""
+
+    __slots__ = ("incarnation", "riders", "until_ns")
+
+    def __init__(self, incarnation: int | None, until_ns: int) -> None:
+        self.incarnation = incarnation
+        """None: not known yet."""
+        self.until_ns = until_ns
+        """Until when it keeps the root, and so its riders: by its last word, counted from before that was asked for."""
+        self.riders: set[int] = set()
+        """Those that it has taken in itself."""
+
+
+class Handing(NamedTuple):
+    """A rider on its way to an acceptor that lacks it."""
+
+    rider: Proposer
+    sent_ns: int
+
+
+class Rise(NamedTuple):
+    """A rider whose number rises, because an acceptor that lacks it demands a higher one: a majority confirms it first."""
+
+    rider: Proposer
+    n: int
+    sent_ns: int
+    wanted_by: list[str]
+    confirmed_by: set[str]
 
 
 class Session:
-    """The children of one lease, and who keeps them."""
+    """All that rides on one lease, at any depth."""
 
-    def __init__(self, acceptors: int) -> None:
-        self.majority = majority(acceptors)
-        self._children: dict[tuple[str, int], dict[str, Bound]] = {}
+    def __init__(self, root: Proposer) -> None:
+        self.root = root
+        self.majority = root.majority
+        self.riders: dict[int, Proposer] = {}
+        self.fingerprint = 0
+        self.handing: dict[int, Handing] = {}
+        self._rising: dict[int, Rise] = {}
+        self._rising_by_rider: dict[int, Rise] = {}
+        self._kept: dict[str, Keeping] = {}
+        if root.attempt is not None:
+            for who, answer in root.attempt.answers.items():
+                if isinstance(answer, Ack):
+                    self._kept[who] = Keeping(None, root.deadline(root.attempt, answer.ttl_ns))
 
-    def acked(self, child: tuple[str, int], who: str, incarnation: int, until_ns: int) -> None:
-        """Take note that this acceptor took the child itself in. ``until_ns`` counts from before that was sent."""
-        self._children.setdefault(child, {})[who] = Bound(incarnation, until_ns)
+    # --- who rides ------------------------------------------------------------------------------------------------
 
-    def forget(self, child: tuple[str, int]) -> None:
-        """Let go of a child that was given back, or is lost."""
-        self._children.pop(child, None)
+    def join(self, rider: Proposer) -> None:
+        """Carry this lease along from now on: it was granted."""
+        one = rider.stamp()
+        self.riders[one] = rider
+        self.fingerprint ^= one
+
+    def leave(self, rider: Proposer) -> None:
+        """Let go of a lease that was given back, or is lost; and of what rides on it."""
+        one = rider.stamp()
+        if self.riders.pop(one, None) is not None:
+            self.fingerprint ^= one
+        for keeping in self._kept.values():
+            keeping.riders.discard(one)
+        if rider.carries:
+            below = (rider.op.resource, rider.token)
+            for other in [other for other in self.riders.values() if other.op.parent == below]:
+                self.leave(other)
+
+    # --- who keeps them -------------------------------------------------------------------------------------------
+
+    def acked(self, one: int, who: str, incarnation: int, until_ns: int, now: int) -> None:
+        """Take note that this acceptor took the rider itself in. ``until_ns`` counts from before that was sent."""
+        if self.is_late(until_ns, now):
+            return
+        keeping = self._keeping(who, incarnation, now)
+        keeping.riders.add(one)
+        keeping.until_ns = max(keeping.until_ns, until_ns)
 
     def renewed(
-        self, who: str, incarnation: int, held: Iterable[tuple[str, int]], until_ns: int, now: int
-    ) -> list[tuple[str, int]]:
-        """Take in one acceptor's answer to the renewal of the session; return the children to send to it again."""
-        there = set(held)
-        missing = []
-        for child, bounds in self._children.items():
-            bound = bounds.get(who)
-            if child in there and bound is not None and self.counts(bound, incarnation, now):
-                bounds[who] = Bound(incarnation, max(until_ns, bound.until_ns))
-            else:
-                missing.append(child)
-        return missing
+        self, who: str, incarnation: int, listed: Iterable[int] | None, until_ns: int, now: int
+    ) -> list[Proposer]:
+        """Take in one acceptor's answer to the renewal of the root; return the riders to send to it again.
 
-    def counts(self, bound: Bound, incarnation: int, now: int) -> bool:
-        """Whether this acceptor has kept the child without a gap: it has not restarted, and its time has not run out."""
-        return bound.incarnation == incarnation and now < bound.until_ns
+        ``listed`` is what it has; None: what it was told.
+        """
+        if self.is_late(until_ns, now):
+            return []
+        keeping = self._keeping(who, incarnation, now)
+        if listed is not None:
+            keeping.riders.intersection_update(listed)
+        keeping.until_ns = max(keeping.until_ns, until_ns)
+        if self.riders.keys() <= keeping.riders:
+            return []
+        return [rider for one, rider in self.riders.items() if one not in keeping.riders]
 
-    def deadline(self, child: tuple[str, int]) -> int:
-        """Return until when a majority keeps others out of the child."""
-        bounds = sorted((bound.until_ns for bound in self._children.get(child, {}).values()), reverse=True)
+    def is_late(self, until_ns: int, now: int) -> bool:
+        """Whether this word comes after its time, so that nobody knows what happened since."""
+        return now >= until_ns
+
+    def counts(self, keeping: Keeping, incarnation: int, now: int) -> bool:
+        """Whether this acceptor has kept what it has without a gap: it has not restarted, nor has its time run out."""
+        return keeping.incarnation in {None, incarnation} and now < keeping.until_ns
+
+    def _keeping(self, who: str, incarnation: int, now: int) -> Keeping:
+        keeping = self._kept.get(who)
+        if keeping is None or not self.counts(keeping, incarnation, now):
+            keeping = self._kept[who] = Keeping(incarnation, 0)
+        keeping.incarnation = incarnation
+        return keeping
+
+    def deadline(self, one: int) -> int:
+        """Return until when a majority keeps others out of a rider."""
+        bounds = sorted([kept.until_ns for kept in self._kept.values() if one in kept.riders], reverse=True)
         return bounds[self.majority - 1] if len(bounds) >= self.majority else 0
+
+    def lacks(self, until_ns: int) -> bool:
+        """Whether some rider is not kept by a majority until then."""
+        long_enough = [kept.riders for kept in self._kept.values() if kept.until_ns >= until_ns]
+        if sum([self.riders.keys() <= kept for kept in long_enough]) >= self.majority:
+            return False
+        return any(sum([one in kept for kept in long_enough]) < self.majority for one in self.riders)
+
+    # --- handing them to those who lack them ------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Renew the root: what was not answered by now is not waited for."""
+        self.handing.clear()
+        self._rising.clear()
+        self._rising_by_rider.clear()
+
+    def hand_out(self, riders: Iterable[Proposer], who: str, now: int) -> list[Send]:
+        """Send them to an acceptor that lacks them; but not what no majority keeps any more: that may have been ended."""
+        sends = []
+        for rider in riders:
+            if now >= self.deadline(rider.stamp()):
+                continue
+            number = self.root.next_number()
+            self.handing[number] = Handing(rider, now)
+            sends.append(rider.mend(who, 0)._replace(attempt=number))
+        return sends
+
+    def asked_for(self, number: int) -> bool:
+        """Whether an answer under this number is about a rider."""
+        return number in self.handing or number in self._rising
+
+    def on_verdict(
+        self, who: str, number: int, verdict: Verdict, now: int, wall_us: int, *, incarnation: int
+    ) -> list[Send]:
+        """Take in what an acceptor says about a rider."""
+        handing = self.handing.pop(number, None)
+        if handing is not None:
+            if isinstance(verdict, Ack):
+                self._took(handing, who, verdict, incarnation, now)
+            heeded = isinstance(verdict, Low) and self.root.ballots.heeds(verdict.floor, wall_us)
+            return self._raise(handing.rider, who, now, wall_us) if heeded else []
+        rise = self._rising[number]
+        if isinstance(verdict, Ack) and verdict.extended:
+            self._took(rise, who, verdict, incarnation, now)
+            rise.confirmed_by.add(who)
+            if len(rise.confirmed_by) == self.majority:
+                rise.rider.confirmed_n = max(rise.rider.confirmed_n, rise.n)
+                return [send for lacking in rise.wanted_by for send in self.hand_out([rise.rider], lacking, now)]
+        return []
+
+    def _took(self, asked: Handing | Rise, who: str, ack: Ack, incarnation: int, now: int) -> None:
+        rider = asked.rider
+        if rider.token:
+            self.acked(rider.stamp(), who, incarnation, rider.until(asked.sent_ns, ack.ttl_ns), now)
+
+    def _raise(self, rider: Proposer, who: str, now: int, wall_us: int) -> list[Send]:
+        """Let a majority confirm a higher number, once for each renewal; then, not before, ``who`` is handed it."""
+        one = rider.stamp()
+        rising = self._rising_by_rider.get(one)
+        if rising is not None:
+            rising.wanted_by.append(who)
+        if rising is not None or not rider.token:
+            return []
+        rider.n = rider.ballots.next(wall_us)
+        number = self.root.next_number()
+        rise = Rise(rider, rider.n, now, [who], set())
+        self._rising[number] = self._rising_by_rider[one] = rise
+        renewal = Renew(rider.op.resource, rider.op.lease_id, rider.token, 0)
+        return [Send(number, Extend(renewal, rider.n), aside=True)]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from leasehold.core.entry import Entry, Reservation, Waiting
+from leasehold.core.paxos.riders import stamp
 
 
 @dataclass(slots=True)
@@ -19,8 +20,16 @@ class Slot(Entry):
     """Whose number ``promised_n`` is; empty once that owner has given it back, so that nothing of it counts any more."""
     inherited: Reservation | None = None
     """What was reserved for the owner by the holder before it: in force again, should the owner withdraw."""
+    _stamp: int = 0
+    _stamped: int = 0
     after: int = 0
     """The token of that holder or, where nothing was handed over, of the last one that was here."""
+
+    def stamp(self) -> int:
+        """Return the number that stands for this lease where it rides on another one."""
+        if self._stamped != self.token:
+            self._stamp, self._stamped = stamp(self.resource, self.token), self.token
+        return self._stamp
 
     def take_on(self, reservation: Reservation | None) -> str:
         """Note that a new owner uses this reservation; return what was left with it."""

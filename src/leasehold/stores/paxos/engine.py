@@ -19,7 +19,7 @@ from leasehold.core.clock import MILLISECOND, SECOND
 from leasehold.core.ops import Unknown
 from leasehold.core.paxos.ballots import Ballots, majority
 from leasehold.core.paxos.messages import Ack, Dropped, Nothing, Promised
-from leasehold.core.paxos.proposer import BackOff, Send
+from leasehold.core.paxos.steps import BackOff, Send
 from leasehold.errors import ConfigError, LeaseholdError, StoreUnavailable
 from leasehold.stores.paxos import frames
 from leasehold.stores.paxos.calls import Call, Flight
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from leasehold.core.clock import Clock
-    from leasehold.core.paxos.proposer import Step
+    from leasehold.core.paxos.steps import Step
     from leasehold.stores.paxos.address import PaxosAddress, Place
     from leasehold.stores.paxos.link import Link
     from leasehold.stores.paxos.tasks import Task
@@ -198,7 +198,7 @@ class Engine:
         for step in steps:
             if isinstance(step, Send):
                 self._outbox.append((call, task, step))
-                if step.attempt and step.to is None and not task.done:
+                if step.attempt and step.to is None and not step.aside and not task.done:
                     task.number = step.attempt
                     task.due_ns = now + ATTEMPT_NS
             elif not task.done:
@@ -345,8 +345,8 @@ class Engine:
             self._flush(now)
         return due
 
-    def _time_out(self, call: Call, task: Task, now: int) -> None:
-        steps = task.on_timeout()
+    def _time_out(self, call: Call, task: Task, now: int, *, last: bool = True) -> None:
+        steps = task.on_timeout(last=last)
         if task.done:
             self._over(call, task)
         self._act(call, task, steps, now)
@@ -404,12 +404,12 @@ class Engine:
             return
         self._landed(answer.serial, flight, node)
         assert node.link is not None
-        who = node.link.acceptor
+        who, incarnation = node.link.acceptor, node.link.incarnation
         for (call, task, number), frame in zip(flight.entries, answer.verdicts, strict=True):
             verdict, was_done = frame.body, task.done
-            if was_done and type(verdict) in NO_NEWS:
+            if was_done and type(verdict) in NO_NEWS and not task.heeds_all:
                 continue
-            steps = task.on_verdict(who, number, verdict, now, wall_us)
+            steps = task.on_verdict(who, number, verdict, now, wall_us, incarnation=incarnation)
             if task.done is not was_done:
                 self._over(call, task)
             if steps:
@@ -431,7 +431,7 @@ class Engine:
             return
         for call, task, number in flight.entries:
             if not task.done and number and task.number == number and task.answers() >= self.majority:
-                self._time_out(call, task, now)
+                self._time_out(call, task, now, last=False)
 
     def _silent(self, node: Node, message: frames.Silent, now: int) -> None:
         node.silent_until_ns = now + max(message.left_ns, SECOND)

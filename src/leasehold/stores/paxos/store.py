@@ -64,7 +64,7 @@ class PaxosStore:
             | Capability.PUSH
             | Capability.WATCH
             | Capability.GRACE
-            | (Capability.PATTERNS & ~Capability.SESSIONS)
+            | Capability.PATTERNS
         ),
         not_promised=(
             "the order of waiters; leases while a majority is down, or silent after a crash for as long as its longest "
@@ -83,6 +83,8 @@ class PaxosStore:
         self._space = f"{address.namespace}/"
         self._engine = Engine(address, clock)
         self._known: dict[tuple[str, str], Known] = {}
+        self._parents: dict[tuple[str, int], Proposer] = {}
+        """Those that something rides on, by name and token."""
         self._sweep_at = 1000
         _all.add(self)
 
@@ -147,6 +149,7 @@ class PaxosStore:
         """In a forked child: what there is belongs to the parent."""
         self._engine.forget()
         self._known.clear()
+        self._parents.clear()
 
     def _meaning(self, ops: Sequence[Op], give_up: int) -> Sequence[Op]:
         """Say which lease is to be revoked: a request that comes late, or again, must not end the next one."""
@@ -185,9 +188,11 @@ class PaxosStore:
         space = self._space
         if isinstance(op, Acquire):
             wanted = Acquire(space + op.resource, *op[1:])
+            parent = None
             if op.parent is not None:
                 wanted = wanted._replace(parent=(space + op.parent[0], op.parent[1]))
-            return AcquireTask(self._proposer(op.resource, wanted, now))
+                parent = self._parent(op.parent) if op.ttl_ns == 0 else None
+            return AcquireTask(self._proposer(op.resource, wanted, now), parent)
         if isinstance(op, Renew):
             proposer = self._proposer(
                 op.resource, Acquire(space + op.resource, op.lease_id, "", op.ttl_ns), now, new=False
@@ -216,11 +221,27 @@ class PaxosStore:
             self._sweep(now)
         return proposer
 
+    def _parent(self, parent: tuple[str, int]) -> Proposer | None:
+        """Return the proposer of a lease that something is to ride on; None: it is not one of this store's."""
+        name, token = parent
+        found = self._parents.get(parent)
+        if found is None or found.token != token:
+            mine = [known.proposer for key, known in list(self._known.items()) if key[0] == name]
+            found = next((proposer for proposer in mine if proposer.token == token), None)
+            if found is not None:
+                self._parents[parent] = found
+        return found
+
     def _sweep(self, now: int) -> None:
         """Forget what nobody asks about any more."""
         for key, known in list(self._known.items()):
-            if max(known.at_ns, min(known.proposer.deadline_ns, now)) + KEEP_NS < now:
+            proposer = known.proposer
+            deadline = proposer.rides.root.deadline_ns if proposer.rides is not None else proposer.deadline_ns
+            if max(known.at_ns, min(deadline, now)) + KEEP_NS < now:
                 self._known.pop(key, None)
+        for parent, proposer in list(self._parents.items()):
+            if proposer.token != parent[1] or proposer.deadline_ns + KEEP_NS < now:
+                self._parents.pop(parent, None)
         self._sweep_at = 2 * len(self._known) + 1000
 
 

@@ -13,17 +13,7 @@ from leasehold.core.ops import Granted, Held, Lost, NotHeld, Released, Renewed, 
 from leasehold.core.paxos.ballots import majority
 from leasehold.core.paxos.merging import agreed, in_doubt, in_line
 from leasehold.core.paxos.messages import Dropped, End, Look, Nothing, Refused, Scan, Seen
-from leasehold.core.paxos.proposer import (
-    BackOff,
-    Blocked,
-    Ended,
-    Freed,
-    Kept,
-    NoAnswer,
-    Refusal,
-    Send,
-    Won,
-)
+from leasehold.core.paxos.steps import BackOff, Blocked, Ended, Freed, Kept, NoAnswer, Refusal, Send, Won
 from leasehold.errors import ConfigError, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -32,7 +22,8 @@ if TYPE_CHECKING:
     from leasehold.core.lease import Contender, Record
     from leasehold.core.ops import Outcome, Release, Revoke
     from leasehold.core.paxos.messages import Item, Verdict
-    from leasehold.core.paxos.proposer import Proposer, Step
+    from leasehold.core.paxos.proposer import Proposer
+    from leasehold.core.paxos.steps import Step
     from leasehold.stores.paxos.calls import Call
 
 SHORTEST_PAUSE_NS: Final = 2 * MILLISECOND
@@ -59,11 +50,18 @@ class Task:
         """What it is about: such tasks of one call go one after the other."""
         raise NotImplementedError
 
+    @property
+    def heeds_all(self) -> bool:
+        """Whether an answer may matter though it comes when all is settled."""
+        return False
+
     def start(self, now: int, wall_us: int) -> list[Step]:
         """Begin, or begin again."""
         raise NotImplementedError
 
-    def on_verdict(self, who: str, number: int, verdict: Verdict, now: int, wall_us: int) -> list[Step]:
+    def on_verdict(
+        self, who: str, number: int, verdict: Verdict, now: int, wall_us: int, *, incarnation: int
+    ) -> list[Step]:
         """Take in what a node answered."""
         raise NotImplementedError
 
@@ -71,8 +69,8 @@ class Task:
         """Count the nodes that have answered the attempt under way."""
         raise NotImplementedError
 
-    def on_timeout(self) -> list[Step]:
-        """Say what follows when nobody else answers."""
+    def on_timeout(self, *, last: bool = True) -> list[Step]:
+        """Say what follows when nobody else answers; ``last``: and when nothing more is waited for."""
         raise NotImplementedError
 
     def conclude(self, step: Step, error: Callable[[], StoreUnavailable]) -> Outcome | None:
@@ -103,18 +101,25 @@ class LeaseTask(Task):
         """What it is about."""
         return self.proposer.op.resource
 
-    def on_verdict(self, who: str, number: int, verdict: Verdict, now: int, wall_us: int) -> list[Step]:
+    @property
+    def heeds_all(self) -> bool:
+        """Whether an answer may matter late, because it tells which node has the lease."""
+        return self.proposer.has_family
+
+    def on_verdict(
+        self, who: str, number: int, verdict: Verdict, now: int, wall_us: int, *, incarnation: int
+    ) -> list[Step]:
         """Take in what a node answered."""
-        return self.proposer.on_verdict(who, number, verdict, now, wall_us)
+        return self.proposer.on_verdict(who, number, verdict, now, wall_us, incarnation=incarnation)
 
     def answers(self) -> int:
         """Count the nodes that have answered."""
         attempt = self.proposer.attempt
         return 0 if attempt is None else len(attempt.answers)
 
-    def on_timeout(self) -> list[Step]:
+    def on_timeout(self, *, last: bool = True) -> list[Step]:
         """Say what follows when nobody else answers."""
-        return self.proposer.on_timeout(self.number)
+        return self.proposer.on_timeout(self.number, last=last)
 
     def conclude(self, step: Step, error: Callable[[], StoreUnavailable]) -> Outcome | None:
         """Return the outcome that a step means; None: it goes on."""
@@ -128,14 +133,18 @@ class LeaseTask(Task):
 class AcquireTask(LeaseTask):
     """Get it."""
 
-    __slots__ = ("_split",)
+    __slots__ = ("_parent", "_split")
 
-    def __init__(self, proposer: Proposer) -> None:
+    def __init__(self, proposer: Proposer, parent: Proposer | None = None) -> None:
         super().__init__(proposer)
+        self._parent = parent
+        """What it rides on, if it does."""
         self._split = False
 
     def start(self, now: int, wall_us: int) -> list[Step]:
         """Ask; after a split vote, prepare first."""
+        if self._parent is not None and self.proposer.rides is None:
+            self.proposer.ride(self._parent)
         if self._split and not self.proposer.token:
             return self.proposer.again(now, wall_us)
         return self.proposer.acquire(now, wall_us)
@@ -167,7 +176,7 @@ class RenewTask(LeaseTask):
 
     def conclude(self, step: Step, error: Callable[[], StoreUnavailable]) -> Outcome | None:
         """Return the outcome that a step means."""
-        return Renewed(step.ttl_ns) if isinstance(step, Kept) else super().conclude(step, error)
+        return Renewed(step.ttl_ns, step.ended) if isinstance(step, Kept) else super().conclude(step, error)
 
 
 class ReleaseTask(LeaseTask):
@@ -209,8 +218,11 @@ class CountingTask(Task):
         self._asked += 1
         return [Send(self._asked, self._item)]
 
-    def on_verdict(self, who: str, number: int, verdict: Verdict, now: int, wall_us: int) -> list[Step]:  # noqa: ARG002
+    def on_verdict(
+        self, who: str, number: int, verdict: Verdict, now: int, wall_us: int, *, incarnation: int
+    ) -> list[Step]:
         """Count."""
+        del now, wall_us, incarnation
         if number == self._asked and not self.done and who not in self.said:
             self.said[who] = verdict
             self.decide()
@@ -256,7 +268,7 @@ class RevokeTask(CountingTask):
         else:
             self.refused()
 
-    def on_timeout(self) -> list[Step]:
+    def on_timeout(self, *, last: bool = True) -> list[Step]:  # noqa: ARG002
         """Ask again: whether it has ended isn't clear."""
         return [BackOff()] if self.answers() >= self._majority else [NoAnswer()]
 
@@ -274,11 +286,13 @@ class LookTask(CountingTask):
         """Nothing has to wait for a look."""
         return ""
 
-    def on_verdict(self, who: str, number: int, verdict: Verdict, now: int, wall_us: int) -> list[Step]:
+    def on_verdict(
+        self, who: str, number: int, verdict: Verdict, now: int, wall_us: int, *, incarnation: int
+    ) -> list[Step]:
         """Count; ask again where a reply had no room for it."""
         if isinstance(verdict, Seen) and verdict.more and not verdict.records and number == self._asked:
             return [BackOff()]
-        return super().on_verdict(who, number, verdict, now, wall_us)
+        return super().on_verdict(who, number, verdict, now, wall_us, incarnation=incarnation)
 
     def views(self) -> list[Seen]:
         """Return what each node shows."""
@@ -293,7 +307,7 @@ class LookTask(CountingTask):
         if len(seen) >= self._majority and not in_doubt(records, self.acceptors, queues):
             self.finish(self.views())
 
-    def on_timeout(self) -> list[Step]:
+    def on_timeout(self, *, last: bool = True) -> list[Step]:  # noqa: ARG002
         """Make do with a majority."""
         if self.answers() < self._majority:
             return [NoAnswer()]
