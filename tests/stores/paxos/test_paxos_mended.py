@@ -24,6 +24,8 @@ from tests.servers.tunnel import Tunnel
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from leasehold.core.ops import Op
+
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[PaxosCluster]:
@@ -79,7 +81,7 @@ def test_a_revocation_in_a_batch_means_what_the_batch_has_left(cluster: PaxosClu
     store = open_store(f"{cluster.url}?namespace=batch", SYSTEM)
     mine, other = new_id(), new_id()
     taken(store, "job", 2, mine)
-    ops = [Release("job", mine), Acquire("job", other, "h", ns(2)), Revoke("job", force=True)]
+    ops: list[Op] = [Release("job", mine), Acquire("job", other, "h", ns(2)), Revoke("job", force=True)]
     released, granted, revoked = store.apply(ops, timeout=PATIENCE)
     assert isinstance(released, Released)
     assert isinstance(granted, Granted)
