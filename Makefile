@@ -4,8 +4,9 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 PEERS  := $(VENV)/.peers
+FUZZER := $(VENV)/.fuzzer
 
-.PHONY: help demo test variants proof chaos sim lint bench docs clean
+.PHONY: help demo test variants proof chaos sim fuzz lint bench docs clean
 .DEFAULT_GOAL := help
 
 help:            ## show what there is
@@ -41,6 +42,13 @@ chaos: $(READY)  ## elections and rolling restarts, hundreds of them, with kill 
 
 sim: $(READY)    ## the cluster's protocol in 100,000 simulated worlds (an hour on two cores); ARGS='--seeds 5000' for less
 	$(BIN)/leasehold sim run --seeds 100000 --jobs 2 $(ARGS)
+
+$(FUZZER): $(READY)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --group fuzz
+	@touch $@
+
+fuzz: $(FUZZER)  ## bytes that a node can't cope with, led by what they reach (2 min); ARGS=600 for ten
+	$(BIN)/python -m tests.fuzz $(ARGS)
 
 lint: $(READY)   ## formatting, lint rules, types, layers
 	$(BIN)/ruff format --check .

@@ -311,8 +311,8 @@ def full(node: PaxosNode) -> Iterator[RawClient]:
 def test_a_request_for_everything_a_thousand_times_gets_some_of_it_soon(node: PaxosNode, full: RawClient) -> None:
     before = memory(node)
     with RawClient(node.port).greet() as client, RawClient(node.port).greet() as other:
-        scans: list[Any] = [frames.ScanItem(m.Scan("full/"))] * 500
-        client.send(frames.Ask(1, scans + [frames.LookItem(m.Look("full/00001"))] * 500))
+        looks: list[Any] = [frames.LookItem(m.Look("full/00001"))]
+        client.send(frames.Ask(1, [frames.ScanItem(m.Scan("full/"))] * 500 + looks * 500))
         other.send(frames.Ping(1))
         begun = SYSTEM.now()
         assert other.hear() == frames.Pong(1)

@@ -6,7 +6,7 @@ from leasehold.core.clock import SECOND
 from leasehold.core.ops import Loss, Revoke
 from leasehold.core.paxos.acceptor import Acceptor, Config, Durable
 from leasehold.core.paxos.ballots import DAY_US
-from leasehold.core.paxos.messages import Accept, Ack, End, Look, Seen, Withdraw
+from leasehold.core.paxos.messages import Accept, Ack, End, Gone, Look, Seen, Withdraw
 from leasehold.core.paxos.starting import NOTHING_PROMISED
 from leasehold.core.paxos.steps import BackOff, Blocked, Ended, Freed, Kept, NoAnswer, Refusal, Send, Won
 from leasehold.core.timing import safe_span
@@ -280,3 +280,32 @@ def test_a_refusal_of_a_majority_is_one_whatever_was_asked() -> None:
 class Refusing(Acceptor):
     def refusal(self, n: int, ttl_ns: int = 0, lock_delay_ns: int = 0, hold_ns: int = 0) -> str:
         return "no"
+
+
+def test_a_renewal_that_failed_hands_the_lease_to_nobody() -> None:
+    """It is over: an answer that comes late must not bring it back somewhere."""
+    cluster = Cluster()
+    p = cluster.proposer("p")
+    assert isinstance(cluster.acquire(p), Won)
+    (renewal,) = p.renew(TTL, cluster.now)
+    assert isinstance(renewal, Send)
+    gone = Gone(Loss.EXPIRED)
+    assert p.on_verdict("a", renewal.attempt, gone, cluster.now, cluster.wall_us) == []
+    assert p.on_verdict("b", renewal.attempt, gone, cluster.now, cluster.wall_us) == [Ended(Loss.EXPIRED)]
+    assert p.on_verdict("c", renewal.attempt, gone, cluster.now, cluster.wall_us) == []
+
+
+def test_one_that_answers_after_the_majority_that_it_lacks_the_lease_is_handed_it() -> None:
+    cluster = Cluster()
+    p = cluster.proposer("p")
+    assert isinstance(cluster.acquire(p), Won)
+    (renewal,) = p.renew(TTL, cluster.now)
+    assert isinstance(renewal, Send)
+    for who in "ab":
+        kept = p.on_verdict(who, renewal.attempt, Ack(TTL, extended=True), cluster.now, cluster.wall_us)
+    assert isinstance(kept[0], Kept)
+    (mending,) = p.on_verdict("c", renewal.attempt, Gone(Loss.EXPIRED), cluster.now, cluster.wall_us)
+    assert isinstance(mending, Send)
+    assert mending.to == "c"
+    assert isinstance(mending.item, Accept)
+    assert mending.item.token == p.token

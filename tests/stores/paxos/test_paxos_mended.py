@@ -1,0 +1,158 @@
+"""What once was wrong: late copies of requests, and nodes that aren't what they should be."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from leasehold.core.ops import Acquire, Granted, Release, Released, Revoke, Unknown
+from leasehold.errors import ConfigError
+from leasehold.runtime.clock import SYSTEM
+from leasehold.stores.paxos import engine, frames
+from leasehold.stores.paxos.link import Link, connect
+from leasehold.stores.paxos.store import PaxosStore
+from leasehold.stores.registry import open_store
+from leasehold.testing.conformance.base import PATIENCE, new_id, ns, taken, until
+from tests.node.greeting import RawClient
+from tests.servers.paxos import PaxosCluster, PaxosNode, paxos_cluster
+from tests.servers.tunnel import Tunnel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from leasehold.core.ops import Op
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[PaxosCluster]:
+    with paxos_cluster(3, "--max-ttl", "2s") as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """All frames that clients in this process send."""
+    frames_sent: list[bytes] = []
+    send = Link.send
+
+    def record(link: Link, frame: bytes | bytearray) -> None:
+        frames_sent.append(bytes(frame))
+        send(link, frame)
+
+    monkeypatch.setattr(Link, "send", record)
+    return frames_sent
+
+
+# --- revocations --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("force", [True, False])
+def test_a_late_copy_of_a_revocation_ends_nobody_elses_lease(force: bool, sent: list[bytes]) -> None:  # noqa: FBT001
+    with paxos_cluster(1) as single, contextlib.closing(open_store(single.url, SYSTEM)) as store:
+        first, second = new_id(), new_id()
+        taken(store, "job", 1, first)
+        (revoked,) = store.apply([Revoke("job", force=force)], timeout=PATIENCE)
+        assert isinstance(revoked, Released)
+        (copy,) = [frame for frame in sent if _ends_something(frame)]
+
+        def acquired() -> bool:
+            return isinstance(store.apply([Acquire("job", second, "next", ns(30))], timeout=PATIENCE)[0], Granted)
+
+        until(acquired, "the end of the first lease")
+        with RawClient(single.nodes[0].port).greet() as network:
+            network.send(copy)
+            assert isinstance(network.hear(), frames.Answer)
+        (record,) = store.read(["job"], timeout=PATIENCE)
+        assert record is not None
+        assert (record.holder, record.revoked) == ("next", False)
+
+
+def _ends_something(frame: bytes) -> bool:
+    message = frames.decode_client(frame[4:])
+    return isinstance(message, frames.Ask) and isinstance(message.items[0], frames.EndItem)
+
+
+def test_a_revocation_in_a_batch_means_what_the_batch_has_left(cluster: PaxosCluster) -> None:
+    """What is granted before it, in the same call, is what it ends."""
+    store = open_store(f"{cluster.url}?namespace=batch", SYSTEM)
+    mine, other = new_id(), new_id()
+    taken(store, "job", 2, mine)
+    ops: list[Op] = [Release("job", mine), Acquire("job", other, "h", ns(2)), Revoke("job", force=True)]
+    released, granted, revoked = store.apply(ops, timeout=PATIENCE)
+    assert isinstance(released, Released)
+    assert isinstance(granted, Granted)
+    assert isinstance(revoked, Released)
+    assert store.read(["job"], timeout=PATIENCE) == [None]
+    store.close()
+
+
+# --- nodes that aren't what they should be ------------------------------------------------------------------------
+
+
+def test_one_node_behind_three_addresses_is_no_majority(cluster: PaxosCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though all three connections are made at the same moment."""
+    together = threading.Barrier(3)
+
+    def connect_together(*args: object) -> Link:
+        link = connect(*args)  # type: ignore[arg-type]
+        with contextlib.suppress(threading.BrokenBarrierError):
+            together.wait(2)
+        return link
+
+    monkeypatch.setattr(engine, "connect", connect_together)
+    with contextlib.ExitStack() as stack:
+        tunnels = [stack.enter_context(Tunnel(cluster.nodes[0].port)) for _ in range(3)]
+        url = f"paxos://{','.join(f'127.0.0.1:{tunnel.port}' for tunnel in tunnels)}"
+        store = open_store(url, SYSTEM)
+        assert isinstance(store, PaxosStore)
+        (outcome,) = store.apply([Acquire("job", new_id(), "h", ns(2))], timeout=PATIENCE)
+        assert isinstance(outcome, Unknown)
+        assert isinstance(outcome.error, ConfigError)
+        assert "are both node 'a'" in str(outcome.error)
+        assert sum(node.link is not None for node in store._engine.nodes) == 1
+        store.close()
+
+
+def test_a_node_is_tried_again_whatever_went_wrong(cluster: PaxosCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody else would: the thread that tries is the only one."""
+    failed: set[object] = set()
+
+    def fail_once(place: object, *args: object) -> Link:
+        if place not in failed:
+            failed.add(place)
+            raise ValueError("who would have thought")
+        return connect(place, *args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(engine, "connect", fail_once)
+    store = open_store(f"{cluster.url}?namespace=tried", SYSTEM)
+
+    def acquired() -> bool:
+        return isinstance(store.apply([Acquire("job", new_id(), "h", ns(1))], timeout=1)[0], Granted)
+
+    until(acquired, "a majority")
+    assert len(failed) == 3
+    store.close()
+
+
+def test_a_lost_disk_is_not_seeded_by_the_wrong_nodes(cluster: PaxosCluster) -> None:
+    """Its settings have mistaken the others for each other, so who knows whom else it would ask."""
+    a, b, c = cluster.nodes
+    a.kill()
+    shutil.rmtree(a.data)
+    a.launch([a, _called(b.name, c), _called(c.name, b)])
+    a.wait("seeding")
+    until(lambda: a.log().count("a peer is not the node that it should be") >= 4, "two rounds of questions")
+    assert a.state() == "seeding"
+    a.shut_down()
+    cluster.start(a)
+    assert '"event": "seeded"' in a.log()
+
+
+def _called(name: str, node: PaxosNode) -> PaxosNode:
+    other = PaxosNode(node.folder, name)
+    other.port = node.port
+    return other
