@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING
 
 from leasehold import Fenced, LeaseHeld, LeaseLost
@@ -10,6 +11,7 @@ from leasehold import Fenced, LeaseHeld, LeaseLost
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from leasehold.patterns.campaign_async import AsyncCampaign
     from leasehold.sim import ProgramWorld, Register, SimProcess
 
 STEPS = 5
@@ -67,6 +69,30 @@ def guild(world: ProgramWorld) -> None:
     ledgers = {name: world.register(name, fenced=True) for name in names}
     for number in range(4):
         world.process(f"worker-{number}", takes_part, ledgers)
+
+
+async def stands(process: SimProcess, campaigns: dict[str, AsyncCampaign], decree: Register) -> None:
+    """Stands for election again and again. While it leads, nobody else may believe to, by whatever clock."""
+    async with process.client() as leases:
+        campaign = campaigns[process.name] = leases.campaign("ruler", ttl=10)
+        async for term in campaign:
+            async with term:
+                process.note(f"leads, token {term.token}")
+                for _ in range(process.rng.randrange(5, 30)):
+                    rulers = [name for name, other in campaigns.items() if other.is_leader]
+                    assert rulers == [process.name] or not term.is_leader, f"{process.name} leads among {rulers}"
+                    term.check()
+                    with contextlib.suppress(Fenced):
+                        await decree.write(term.token, process.name)
+                    await asyncio.sleep(process.rng.random())
+
+
+def election(world: ProgramWorld) -> None:
+    """Three candidates, and a fenced register that the leader writes to."""
+    campaigns: dict[str, AsyncCampaign] = {}
+    decree = world.register("decree", fenced=True)
+    for name in ("alice", "bob", "carol"):
+        world.process(name, stands, campaigns, decree)
 
 
 def three(

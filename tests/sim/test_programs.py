@@ -17,7 +17,7 @@ import pytest
 from leasehold import ConfigError, LeaseHeld, LeaseLost, sim
 from leasehold.core.clock import SECOND
 from leasehold.sim import Mishap, Trouble
-from tests.sim.programs import careful, forgetful, guild, three
+from tests.sim.programs import careful, election, forgetful, guild, three
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from leasehold.sim import ProgramWorld, Register, SimProcess
 
 ONLY_PAUSES = sim.NONE._replace(pauses=3)
+ROUGH = sim.Faults(pauses=8, kills=2, outages=1, cuts=4)
 STORY = """
 import hashlib, sys
 from leasehold import sim
@@ -204,6 +205,34 @@ def test_patterns_live_through_it_too_and_a_seed_decides_all_of_it() -> None:
     for resource in ("desk/0", "desk/1", "left", "right", "one"):
         assert sum(f"wrote {resource} " in note for run in runs for note in run.notes) > 10
     assert sim.run(guild, seed=3, seconds=60).notes == runs[3].notes
+
+
+def test_an_election_goes_on_and_has_never_two_leaders_at_once() -> None:
+    """Through pauses, kills, partitions, outages and clocks that drift."""
+    runs = [sim.run(election, seed=seed, seconds=120, faults=ROUGH) for seed in range(24)]
+    assert [run.violation for run in runs] == [None] * 24
+    terms = [note for run in runs for note in run.notes if " leads, token " in note]
+    lost = [note for run in runs for note in run.notes if "holds ruler no more: expired" in note]
+    troubles = {str(mishap.trouble) for run in runs for mishap in run.mishaps}
+    assert len(terms) > 200
+    assert len(lost) > 8, "else nobody rested"
+    assert troubles == {str(trouble) for trouble in Trouble}
+    for run in runs:
+        tokens = [int(note.rpartition(" ")[2]) for note in run.notes if " leads, token " in note]
+        assert tokens == sorted(set(tokens))
+
+
+def test_a_seed_decides_every_step_of_an_election() -> None:
+    for seed in range(4):
+        first, second = (sim.run(election, seed=seed, seconds=120, faults=ROUGH) for _ in range(2))
+        assert first.notes == second.notes
+        assert first.story().encode() == second.story().encode()
+
+
+def test_two_leaders_at_once_are_found_where_clocks_go_wrong() -> None:
+    faults = ROUGH._replace(drift=0.4)
+    verdicts = {str(sim.run(election, seed=seed, seconds=120, faults=faults).violation) for seed in range(12)}
+    assert any("overlap" in verdict or "leads among" in verdict for verdict in verdicts)
 
 
 # --- asyncio is asyncio -------------------------------------------------------------------------------------------

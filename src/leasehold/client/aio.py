@@ -542,7 +542,9 @@ class AsyncClient(BaseClient):
         """
         self._engine.require_open()
         self._terms.terms(ttl, options)  # refused here, rather than in the loop
-        return campaign_async.AsyncCampaign(check_resource(name), lambda: self.acquire(name, ttl, **options), ready)
+        return campaign_async.AsyncCampaign(
+            check_resource(name), lambda: self.acquire(name, ttl, **options), self._host.random, ready
+        )
 
     async def lead(
         self,

@@ -477,7 +477,7 @@ class Client(BaseClient):
 
         self._engine.require_open()
         self._terms.terms(ttl, options)  # refused here, rather than in the loop
-        return Campaign(check_resource(name), lambda: self.enqueue(name, ttl, **options), ready)
+        return Campaign(check_resource(name), lambda: self.enqueue(name, ttl, **options), self._host.random, ready)
 
     def lead(
         self,

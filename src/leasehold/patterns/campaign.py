@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import threading
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -81,11 +80,13 @@ class Term(BaseTerm):
 class Campaign:
     """An endless stream of terms, for a ``for``: each waits until we lead. Leave the loop, or call ``stop()``, to end it."""
 
-    def __init__(self, name: str, enqueue: Callable[[], Place], ready: Callable[[], Any] | None = None) -> None:
+    def __init__(
+        self, name: str, enqueue: Callable[[], Place], draw: Callable[[], float], ready: Callable[[], Any] | None = None
+    ) -> None:
         self._name = name
         self._enqueue = enqueue
         self._ready = ready
-        self._rest = Rest(random.random)
+        self._rest = Rest(draw)
         self._stopped = threading.Event()
         self._term: Term | None = None
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import random
 from typing import TYPE_CHECKING, Any, Protocol
 
 from leasehold.errors import LeaseholdError, LeaseLost, StoreUnavailable
@@ -83,11 +82,17 @@ class AsyncTerm(BaseTerm):
 class AsyncCampaign:
     """An endless stream of terms, for an ``async for``: each waits until we lead. Leave the loop, or cancel its task."""
 
-    def __init__(self, name: str, stand: Callable[[], Awaitable[Any]], ready: Callable[[], Any] | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        stand: Callable[[], Awaitable[Any]],
+        draw: Callable[[], float],
+        ready: Callable[[], Any] | None = None,
+    ) -> None:
         self._name = name
         self._stand = stand  # waits for the lease
         self._ready = ready
-        self._rest = Rest(random.random)
+        self._rest = Rest(draw)
         self._term: AsyncTerm | None = None
 
     @property
