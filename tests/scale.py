@@ -11,6 +11,7 @@ def scaled(full: int) -> int:
     """Return how many of so many this run does; at least one."""
     return max(1, round(full * SCALE))
 
+
 CHAOS = float(os.environ.get("LEASEHOLD_CHAOS", "1"))
 """How much of the long runs ``make chaos`` does."""
 

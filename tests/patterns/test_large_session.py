@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
@@ -117,7 +117,7 @@ class Bystander:
                     pass
                 self.longest = max(self.longest, time.monotonic() - began)
 
-    def __enter__(self) -> Bystander:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
