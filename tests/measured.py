@@ -105,18 +105,18 @@ TABLES = {
     "queue": Table(
         "A fair queue",
         "50 waiters in 5 processes queue up for one resource, and two more that are killed before it is free. Each gives "
-        "it back as soon as it has it. *Requests* are acquires and releases as the server counts them: on Redis the "
-        "scripts called (`INFO commandstats`), on PostgreSQL the functions called (`pg_stat_user_functions`), on "
-        "SQLite, which is no server, the transactions that the processes began.",
+        "it back as soon as it has it. A *request* is a call of the store; the server's own count of them is that of the "
+        "scripts called on Redis (`INFO commandstats`, from the first release on) and of the functions called on "
+        "PostgreSQL (`pg_stat_user_functions`, from the beginning). SQLite is no server: there the calls are counted.",
         {
             "waiters": "waiters",
             "in_order": "served in the order of their arrival",
             "gap_p50_ms": "from one turn to the next: half within, ms",
             "gap_longest_ms": "longest, dead waiters included, ms",
-            "wakeups": "requests of those who were called",
-            "most": "most requests of one after its call",
-            "requests": "requests counted at the server",
-            "expected": "of which acquires and releases that the processes sent",
+            "woken": "turns, but for those next to a dead waiter",
+            "turns": "requests to acquire in these, from the predecessor's release on",
+            "sent": "requests sent in all",
+            "counted": "the same by the server's count",
         },
     ),
 }

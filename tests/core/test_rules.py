@@ -251,6 +251,17 @@ def test_a_reservation_lapses_and_it_is_the_next_ones_turn(world: World, how: st
     assert isinstance(world.queue("r", "B"), Granted)
 
 
+def test_who_stands_behind_one_that_never_came_is_called_and_not_passed_over(world: World) -> None:
+    world.grant("r", "H")
+    for waiter in "ABC":
+        world.queue("r", waiter)
+    world.release("r", "H")  # A is called, and is dead; nobody else knows
+    world.advance(10 * RESERVED)
+    assert isinstance(world.queue("r", "C"), Held), "C came before B, which was never called"
+    assert world.table.notices[-1].lease_id == "B"
+    assert isinstance(world.acquire("r", "B"), Granted)
+
+
 def test_a_waiter_that_was_passed_keeps_its_place_when_it_shows_up_again(world: World) -> None:
     world.grant("r", "H")
     world.queue("r", "A")

@@ -25,7 +25,7 @@ def redis_url() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def postgresql_url() -> Iterator[str]:
-    with postgres_server("fsync=off", "full_page_writes=off") as server:
+    with postgres_server("fsync=off", "full_page_writes=off", "track_functions=all") as server:
         yield f"{server.address}/postgres"
 
 

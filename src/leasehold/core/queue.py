@@ -61,9 +61,10 @@ def settle(
 ) -> Reservation | None:
     """Return the reservation in force at ``now`` on a resource that is free since ``free_since``.
 
-    Where nobody acted when the resource came free, or when a reservation ran out, this says what would have happened:
-    each waiter in turn had it reserved for `RESERVATION_NS`. The one that shows up now has not missed its turn; one
-    whose turn it is, and that isn't here, is called.
+    Where nobody acted when the resource came free, this says what would have happened: each waiter in turn had it
+    reserved for `RESERVATION_NS`, since all know when a lease ends. When a reservation runs out only the one knows that
+    had it, so the next one's turn begins now. The one that shows up now has not missed its turn; one whose turn it is,
+    and that isn't here, is called.
     """
     reservation = waiting.reservation
     start = free_since
@@ -71,7 +72,7 @@ def settle(
         called = waiting.find(reservation.lease_id)
         if reservation.until_ns > now and (reservation.successor or called is not None):
             return reservation
-        start = min(reservation.until_ns, now)
+        start = now
         if called is not None and called.lease_id != showing:
             called.passed = True
         waiting.reservation = None

@@ -247,6 +247,8 @@ class Table:
         waiting.tombstones = {id_of(kv): now + TOMBSTONE_NS for kv in never}
         if entry.lease_id is None:
             waiting.reservation = self._reservation(entry, snapshot)
+            if waiting.reservation is not None and waiting.reservation.until_ns <= now:
+                _let_lapse(entry, waiting, waiting.reservation)
         return waiting if waiting.queue or waiting.tombstones or waiting.reservation else None
 
     def _reservation(self, entry: Entry, snapshot: Snapshot) -> Reservation | None:
@@ -262,3 +264,11 @@ class Table:
             return reservation
         first = snapshot.first()
         return Reservation(entry.expiry_ns + RESERVATION_NS, first) if first else None
+
+
+def _let_lapse(entry: Entry, waiting: Waiting, reservation: Reservation) -> None:
+    """End a reservation that has run out. Nothing remembers who is called next, so the turns go on by the clock."""
+    for waiter in waiting.queue:
+        waiter.passed = waiter.passed or waiter.lease_id == reservation.lease_id
+    entry.expiry_ns = reservation.until_ns
+    waiting.reservation = None

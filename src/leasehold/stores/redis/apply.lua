@@ -310,7 +310,7 @@ local function settle(entry, waiting, free_since, showing)
         if reservation.till > now and (reservation.successor ~= '' or place_of(waiting, reservation.id)) then
             return reservation
         end
-        start = math.min(reservation.till, now)
+        start = now -- the next one doesn't know that it has run out
         local called = place_of(waiting, reservation.id)
         if called and called.id ~= showing then
             called.passed = true
