@@ -53,6 +53,10 @@ class Actor(Told):
 class SessionActor(Told, SessionClient):
     """Holds what it gets under a session."""
 
+    def renew_the_session(self) -> None:
+        assert self.session is not None
+        self.do(self.session, self.renewal(self.session))
+
 
 class Fate(NamedTuple):
     """What becomes of messages of one kind between two processes: they arrive after each of these spans."""

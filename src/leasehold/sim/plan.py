@@ -65,6 +65,8 @@ class Plan(NamedTuple):
     clock_failures: bool
     rates: tuple[tuple[str, float], ...]
     faults: tuple[Fault, ...]
+    whims: bool = False
+    """Whether clients ask for more than a TTL: priorities, a grace, soft limits, handovers."""
 
     @property
     def calm_ns(self) -> int:
@@ -101,6 +103,7 @@ def draw(seed: int) -> Plan:
         clock_failures=clock_failures,
         rates=tuple((who, 1 + DRIFT * rng.choice((-1, -1, 1, 1, 0, rng.uniform(-1, 1)))) for who in everybody),
         faults=_at_most_one_lost_disk(faults),
+        whims=Random(f"whims/{seed}").random() < 0.4,
     )
 
 
