@@ -212,7 +212,7 @@ item: st.SearchStrategy[Any] = st.one_of(
         frames.ExtendItem,
         st.builds(m.Extend, st.builds(ops.Renew, name, name, number, number), number, st.none() | number),
     ),
-    st.builds(frames.WithdrawItem, st.builds(m.Withdraw, name, name, number)),
+    st.builds(frames.WithdrawItem, st.builds(m.Withdraw, name, name, number, st.booleans())),
     st.builds(
         frames.DropItem,
         st.builds(m.Drop, st.builds(ops.Release, name, name, st.none() | name, st.booleans(), name, number), number),

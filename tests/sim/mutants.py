@@ -12,7 +12,7 @@ from leasehold.core.paxos.messages import Accept, Ack, Drop, Extend, Gone, Low, 
 from leasehold.core.paxos.proposer import Proposer
 from leasehold.core.paxos.session import Keeping, Session
 from leasehold.core.paxos.starting import Seeding, silence
-from leasehold.core.paxos.steps import Blocked, Kept, Send
+from leasehold.core.paxos.steps import Blocked, Kept, Send, Won
 from leasehold.sim.client import Client
 from leasehold.sim.node import Node
 from leasehold.sim.world import Cast
@@ -296,6 +296,15 @@ class BelievesTheRootForAll(Proposer):
         return [Kept(attempt.granted_ns, self.deadline_ns)]
 
 
+class TakesWhateverWasLeft(Proposer):
+    """What was handed over before the last holder goes to the next one, too."""
+
+    def _on_majority(self, attempt: Attempt, now: int) -> list[Step]:
+        left = [answer.state for answer in attempt.answers.values() if isinstance(answer, Ack) and answer.state]
+        steps = super()._on_majority(attempt, now)
+        return [step._replace(state=left[0]) if isinstance(step, Won) and left else step for step in steps]
+
+
 class BelievesAMinority(Proposer):
     def believed(self, attempt: Attempt) -> Blocked | None:
         threshold, self.majority = self.majority, 1
@@ -334,5 +343,6 @@ CASTS = {
     "counts late words": Cast(session=CountsLateWords),
     "counts any ack": Cast(session=CountsAnyAck),
     "believes the root for all": Cast(proposer=BelievesTheRootForAll),
+    "takes whatever was left": Cast(proposer=TakesWhateverWasLeft),
     "believes a minority": Cast(proposer=BelievesAMinority),
 }

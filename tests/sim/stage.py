@@ -53,9 +53,9 @@ class Actor(Told):
 class SessionActor(Told, SessionClient):
     """Holds what it gets under a session."""
 
-    def renew_session(self) -> None:
-        if self.session is not None:
-            self.do(self.session, self.renewal(self.session))
+    def renew_the_session(self) -> None:
+        assert self.session is not None
+        self.do(self.session, self.renewal(self.session))
 
 
 class Fate(NamedTuple):

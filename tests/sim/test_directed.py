@@ -136,7 +136,7 @@ def word_that_comes_too_late(cast: Cast) -> Stage:
     stage.at(20 * MILLISECOND, lambda: c0.want("x", c0.session))
     stage.at(1500 * MILLISECOND, stage.client("c1").want, "x")
     stage.at(1550 * MILLISECOND, stage.client("c1").die)
-    stage.at(renewed, c0.renew_session)
+    stage.at(renewed, c0.renew_the_session)
     stage.run(2600 * MILLISECOND)
     assert c0.has("s/c0")
     return stage

@@ -9,10 +9,11 @@ I5  silent acceptors send nothing, and are silent for as long as anybody may rel
 I6  a record goes only by expiry, exact release or crash, is never shortened, and does not come back once given back
 I7  a session's renewal extends a child only with a majority that holds the child
 I8  a guard that goes by tokens never admits two owners under one token, nor a stale write after a newer one
+I9  what is handed over comes from the last holder, and reaches nobody but whom it was meant for
 L1  once the faults stop, a free resource is acquired in bounded time
 ==  ==================================================================================================================
 
-I1, I3, I7 and the first half of I2 rest on clocks that keep their bound, so they are not asked of worlds in which clocks
+I1, I3, I7, I9 and the first half of I2 rest on clocks that keep their bound, so they are not asked of worlds in which clocks
 jump: there, two grants may be activated in the wrong order, but never under one token. All others are asked of all.
 """
 
@@ -76,14 +77,18 @@ class Checks:
 
     # --- holders --------------------------------------------------------------------------------------------------
 
-    def on_won(self, client: Client, tenancy: Tenancy) -> None:
-        """Somebody begins to hold."""
+    def on_won(self, client: Client, tenancy: Tenancy, state: str = "") -> None:
+        """Somebody begins to hold, with what was handed over to it."""
         world, resource, token = self.world, tenancy.resource, tenancy.proposer.token
         world.tally.acquisitions += 1
         world.note(client.name, "holds", resource, token)
         granted = self.tokens.setdefault(resource, set())
         if token in granted or (self.clocks_are_good and granted and token < max(granted)):
             self.fail("I2", f"{client.name} got {resource} with token {token} after {max(granted)}")
+        if state:
+            world.tally.handovers += 1
+            if self.clocks_are_good and state != f"{max(granted)}/{client.name}":
+                self.fail("I9", f"{client.name} got {resource} after {max(granted)} with what was left as {state}")
         granted.add(token)
         if world.calm:
             self.first_calm.setdefault(resource, world.now)

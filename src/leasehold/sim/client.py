@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leasehold.core.clock import MILLISECOND
-from leasehold.core.holder import Over, Unconfirmed
-from leasehold.core.ops import Acquire, Loss, Release, Summons
+from leasehold.core.holder import Over, Tick, Unconfirmed
+from leasehold.core.ops import Acquire, Loss, Summons
 from leasehold.core.paxos.ballots import Ballots
 from leasehold.core.paxos.merging import Pushes
 from leasehold.core.paxos.messages import Push, Reply, Request
@@ -16,6 +16,7 @@ from leasehold.core.timing import Timing
 from leasehold.sim.plan import DRIFT
 from leasehold.sim.process import Process
 from leasehold.sim.tenancy import Tenancy
+from leasehold.sim.whims import Whims
 
 if TYPE_CHECKING:
     from leasehold.core.paxos.messages import Item
@@ -30,6 +31,7 @@ class Client(Process):
     def __init__(self, world: World, name: str, clock: SimClock, wall_us: int) -> None:
         super().__init__(world, name, clock, wall_us)
         self.timing = Timing.from_ttl(world.plan.ttl_ns, drift=DRIFT, margin_ns=0)
+        self.whims = Whims(world.plan, name)
         self.serial = 0
         self.turns = 0
         self.begin()
@@ -73,7 +75,7 @@ class Client(Process):
             parent=(parent.resource, parent.proposer.token) if parent else None,
         )
         make = self.world.cast.proposer
-        proposer = make(op, acceptors=len(self.world.plan.nodes), drift=DRIFT, ballots=self.ballots)
+        proposer = make(self.whims.terms(op), acceptors=len(self.world.plan.nodes), drift=DRIFT, ballots=self.ballots)
         proposer.make_session = self.world.cast.session
         if parent is not None:
             proposer.ride(parent.proposer)
@@ -99,8 +101,8 @@ class Client(Process):
         """Stop acting and then, not before, release."""
         if self.tenancies.get(tenancy.resource) is not tenancy:
             return
+        op = self.whims.release(tenancy)
         self.let_go(tenancy, reason)
-        op = Release(tenancy.resource, tenancy.owner, abandon=tenancy.belief is None)
         self.do(tenancy, tenancy.proposer.release(op, self.now))
 
     def let_go(self, tenancy: Tenancy, reason: Loss) -> None:
@@ -134,6 +136,7 @@ class Client(Process):
                 self.on_no_answer(tenancy)
             else:
                 assert isinstance(step, Ended | Refusal)
+                self.world.tally.revoked += isinstance(step, Ended) and step.reason is Loss.REVOKED
                 self.on_ended(tenancy)
 
     def send(self, tenancy: Tenancy, step: Send) -> None:
@@ -145,7 +148,7 @@ class Client(Process):
             patience = self.timing.round_trip_ns
             if held:
                 assert tenancy.belief is not None
-                patience = attempt_timeout(patience, tenancy.belief.deadline_ns, self.now)
+                patience = attempt_timeout(patience, tenancy.belief.over_ns, self.now)
             self.after(patience, self.on_timeout, tenancy, step.attempt)
 
     def transmit(self, items: tuple[Item, ...], purposes: list[tuple[Tenancy, int]], targets: list[str]) -> None:
@@ -209,9 +212,10 @@ class Client(Process):
 
     def on_won(self, tenancy: Tenancy, won: Won) -> None:
         """Hold it."""
-        tenancy.won(won.deadline_ns)
+        lasting = tenancy.parent or tenancy
+        tenancy.won(won.deadline_ns, self.timing.at_least(lasting.proposer.op.grace_ns))
         self.world.span(self.name, f"holds {tenancy.resource}", begins=True)
-        self.world.checks.on_won(self, tenancy)
+        self.world.checks.on_won(self, tenancy, won.state)
         self.after(self.hold_ns(), self.give_back, tenancy)
         self.after(won.deadline_ns - self.now, self.on_deadline, tenancy)
         self.plan_renewal(tenancy)
@@ -227,12 +231,12 @@ class Client(Process):
             self.after(self.rng.randrange(1, self.timing.ttl_ns // 4), self.try_again, tenancy, False)
             return
         now = self.now
-        if not tenancy.is_valid(now):  # its clock has jumped over the deadline
+        if now >= tenancy.belief.over_ns:  # its clock has jumped over the deadline
             self.on_deadline(tenancy)
             return
         tenancy.step(Unconfirmed(), now)
         tenancy.failures += 1
-        due = retry_at(self.timing, tenancy.belief.deadline_ns, now, tenancy.failures, self.rng.random())
+        due = retry_at(self.timing, tenancy.belief.over_ns, now, tenancy.failures, self.rng.random())
         self.set_alarm(tenancy.resource, due)
 
     def on_ended(self, tenancy: Tenancy) -> None:
@@ -246,6 +250,7 @@ class Client(Process):
         """Believe for longer."""
         if self.tenancies.get(tenancy.resource) is not tenancy or tenancy.belief is None:
             return
+        self.world.tally.returned += tenancy.may_come_back(self.now)
         tenancy.confirmed(kept.deadline_ns, self.now)
         tenancy.failures = 0
         self.world.checks.on_kept(self, tenancy)
@@ -283,7 +288,7 @@ class Client(Process):
                 items.append(step.item)
                 purposes.append((tenancy, step.attempt))
                 assert tenancy.belief is not None
-                patience = attempt_timeout(self.timing.round_trip_ns, tenancy.belief.deadline_ns, self.now)
+                patience = attempt_timeout(self.timing.round_trip_ns, tenancy.belief.over_ns, self.now)
                 self.after(patience, self.on_timeout, tenancy, step.attempt)
         if items:
             self.transmit(tuple(items), purposes, list(self.world.plan.nodes))
@@ -295,8 +300,14 @@ class Client(Process):
         return tenancy.proposer.renew(ttl, self.now)
 
     def on_deadline(self, tenancy: Tenancy) -> None:
-        """Stop, unless it was renewed."""
-        if self.tenancies.get(tenancy.resource) is tenancy and not tenancy.is_valid(self.now):
+        """Stop, unless it was renewed: for good, or within its grace until it may come back."""
+        if self.tenancies.get(tenancy.resource) is not tenancy or tenancy.is_valid(self.now):
+            return
+        if tenancy.may_come_back(self.now):
+            assert tenancy.belief is not None
+            tenancy.step(Tick(), self.now)
+            self.after(tenancy.belief.over_ns - self.now, self.on_deadline, tenancy)
+        else:
             self.world.note(self.name, "deadline", tenancy.resource, tenancy.owner)
             self.give_back(tenancy, Loss.EXPIRED)
 
@@ -372,7 +383,7 @@ class SessionClient(Client):
             self.asked_for(tenancy)
             return
         riders = [one for one in self.tenancies.values() if one.parent is tenancy and one.belief is not None]
-        if kept.ended == self.ended or not riders:
+        if (kept.ended == self.ended and tenancy.is_valid(self.now)) or not riders:
             self.carry_on(tenancy, kept)
             return
         self.renewed = kept

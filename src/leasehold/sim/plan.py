@@ -67,6 +67,8 @@ class Plan(NamedTuple):
     faults: tuple[Fault, ...]
     ahead: tuple[str, ...] = ()
     """Nodes whose wall clocks are a month ahead in the first half of the faults. A crash makes that their floor."""
+    whims: bool = False
+    """Whether clients ask for more than a TTL: priorities, a grace, soft limits, handovers."""
 
     @property
     def calm_ns(self) -> int:
@@ -104,6 +106,7 @@ def draw(seed: int) -> Plan:
         rates=tuple((who, 1 + DRIFT * rng.choice((-1, -1, 1, 1, 0, rng.uniform(-1, 1)))) for who in everybody),
         faults=_at_most_one_lost_disk(faults),
         ahead=_ahead(Random(f"leasehold/{seed}/ahead"), nodes),
+        whims=Random(f"whims/{seed}").random() < 0.4,
     )
 
 

@@ -51,6 +51,6 @@ def _simpler(plan: Plan) -> list[Plan]:
     if len(plan.resources) > 1:
         simpler.append(plan._replace(resources=plan.resources[:1]))
     simpler += [plan._replace(loss=0.0), plan._replace(copies=0.0), plan._replace(straying=0.0)]
-    simpler += [plan._replace(sessions=False), plan._replace(ahead=())]
+    simpler += [plan._replace(sessions=False), plan._replace(ahead=()), plan._replace(whims=False)]
     simpler.append(plan._replace(rates=tuple((who, 1.0) for who, _ in plan.rates)))
     return [other for other in simpler if other != plan]

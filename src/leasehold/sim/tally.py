@@ -13,6 +13,9 @@ class Tally:
     acquisitions: int = 0
     renewals: int = 0
     carried: int = 0
+    returned: int = 0
+    revoked: int = 0
+    handovers: int = 0
     writes: int = 0
     fenced: int = 0
     crashes: int = 0
@@ -37,6 +40,9 @@ class Tally:
             ("leases acquired", self.acquisitions),
             ("renewals", self.renewals),
             ("renewals by a session", self.carried),
+            ("back within a grace", self.returned),
+            ("ended by a challenger", self.revoked),
+            ("handovers", self.handovers),
             ("writes admitted", self.writes),
             ("stale writes refused", self.fenced),
             ("node crashes", self.crashes),

@@ -47,9 +47,9 @@ class Tenancy:
         """Its lease id."""
         return self.proposer.op.lease_id
 
-    def won(self, deadline_ns: int) -> None:
+    def won(self, deadline_ns: int, grace_ns: int) -> None:
         """Begin to believe."""
-        self.belief = holder.granted(deadline_ns)
+        self.belief = holder.granted(deadline_ns, grace_ns)
 
     def step(self, event: HolderEvent, now: int) -> None:
         """Take in what happened."""
@@ -59,6 +59,11 @@ class Tenancy:
     def confirmed(self, deadline_ns: int, now: int) -> None:
         """Believe for longer, if not too late."""
         self.step(Confirmed(deadline_ns), now)
+
+    def may_come_back(self, now: int) -> bool:
+        """Whether it has run out, and may be renewed all the same."""
+        belief = self.belief
+        return belief is not None and belief.state is not State.LOST and belief.deadline_ns <= now < belief.over_ns
 
     def is_valid(self, now: int) -> bool:
         """Whether its owner would act on it now."""

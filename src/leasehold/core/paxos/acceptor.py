@@ -20,7 +20,7 @@ from leasehold.core import queue, rules
 from leasehold.core.clock import SECOND
 from leasehold.core.entry import Waiting
 from leasehold.core.lease import TOKEN_LIMIT
-from leasehold.core.ops import Event, EventKind, Loss, Released
+from leasehold.core.ops import Event, EventKind, Loss, Release, Released
 from leasehold.core.paxos import queueing
 from leasehold.core.paxos.ballots import DAY_US, SECOND_US
 from leasehold.core.paxos.messages import (
@@ -287,6 +287,11 @@ class Acceptor:
         if had:
             slot.give_up_inheritance()
             rules.end(self, slot, now, EventKind.RELEASED, free_at=now)
+        elif item.leave and slot.waiting is not None:
+            expiry = self.expiry(slot)
+            free_at = expiry if slot.lease_id is None else expiry + slot.lock_delay_ns
+            op = Release(item.resource, item.lease_id)
+            queue.leave_and_call(self, slot, slot.waiting, op, now, free_at=free_at)
         return Dropped() if had else Nothing()
 
     def drop(self, item: Drop, now: int) -> Verdict:

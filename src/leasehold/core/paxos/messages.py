@@ -43,11 +43,13 @@ class Extend(NamedTuple):
 
 
 class Withdraw(NamedTuple):
-    """Undo an attempt that came to nothing. The owner goes on, with a higher number, and keeps its place."""
+    """Undo an attempt that came to nothing. The owner may go on, with a higher number, and keeps its place."""
 
     resource: str
     lease_id: str
     n: int
+    leave: bool = False
+    """It doesn't keep its place: a majority has refused it one."""
 
 
 class Drop(NamedTuple):

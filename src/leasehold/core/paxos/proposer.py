@@ -20,7 +20,7 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
-from leasehold.core.ops import Loss, Release, Renew
+from leasehold.core.ops import Loss, Renew
 from leasehold.core.paxos.ballots import majority
 from leasehold.core.paxos.messages import (
     Accept,
@@ -44,7 +44,7 @@ from leasehold.core.timing import safe_span
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leasehold.core.ops import Acquire
+    from leasehold.core.ops import Acquire, Release
     from leasehold.core.paxos.ballots import Ballots
     from leasehold.core.paxos.messages import Item, Verdict
     from leasehold.core.paxos.steps import Step
@@ -371,7 +371,7 @@ class Proposer:
         refusing = _refusing(attempt)
         if len(refusing) == self.acceptors:
             return [blocked]
-        return [Send(0, Drop(Release(self.op.resource, self.op.lease_id), self.n), but=refusing), blocked]
+        return [Send(0, Withdraw(self.op.resource, self.op.lease_id, self.n, leave=True), but=refusing), blocked]
 
     def _on_prepare(self, attempt: Attempt, now: int, wall_us: int) -> list[Step]:  # noqa: ARG002
         blocked = self.believed(attempt)
