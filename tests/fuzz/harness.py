@@ -301,7 +301,7 @@ def _item(source: Source, clock: HandClock) -> Any:
         return frames.PrepareItem(m.Prepare(name, owner, n))
     if kind == 1:
         renew = ops.Renew(name, owner, _n(source, clock), source.pick(TIMES))
-        return frames.ExtendItem(m.Extend(renew, n, children=bool(source.number() % 2)))
+        return frames.ExtendItem(m.Extend(renew, n, riders=source.pick((None, 0, 1))))
     if kind == 2:
         return frames.WithdrawItem(m.Withdraw(name, owner, n))
     if kind in {3, 4}:

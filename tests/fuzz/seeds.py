@@ -14,7 +14,7 @@ ITEMS: list[m.Item] = [
     m.Accept(ops.Acquire("a", "p", "holder", 10**9), N),
     m.Accept(ops.Acquire("a", "q", "holder", 10**9, queue=True, notify="here"), N + 1),
     m.Accept(ops.Acquire("a/b", "r", "h", 0, parent=("a", N), metadata='{"a":"b"}'), N + 2),
-    m.Extend(ops.Renew("a", "p", N, 10**9), N, children=True),
+    m.Extend(ops.Renew("a", "p", N, 10**9), N, riders=0),
     m.Prepare("b", "s", N),
     m.Withdraw("b", "s", N),
     m.Look("a"),
