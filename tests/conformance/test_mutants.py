@@ -52,6 +52,36 @@ MUTANTS = {
         "at_work = False",
         "under_work",
     ),
+    "drained without the work of those below": (
+        "patterns/drain.py",
+        "            above = above.parent",
+        "            above = None",
+        "stand_under_it or drained_with",
+    ),
+    "a second with that frees what the first is in": (
+        "runtime/tenure.py",
+        "            if self._entered:",
+        "            if False:",
+        "second_with",
+    ),
+    "a closed client that stays in the queue": (
+        "runtime/engine.py",
+        "                    place.leave()",
+        "                    pass",
+        "leaves_the_queues",
+    ),
+    "an event loop that waits for the connection": (
+        "client/aio.py",
+        "            await self._connecting.run()",
+        "            self._connect()",
+        "connected_to",
+    ),
+    "a handover that is repeated as a release": (
+        "client/sync.py",
+        "release = self._unanswered or Release(",
+        "release = Release(",
+        "however_it_is_repeated",
+    ),
     "a lost term that ends the campaign": (
         "patterns/campaign.py",
         "        return self._is_own(exc)",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold import AsyncClient, Client, ConfigError, LeaseLost
+from leasehold import AsyncClient, Client, ConfigError, LeaseLost, StoreUnavailable
 from leasehold.core.ops import Acquire
 from leasehold.runtime.clock import SYSTEM
 from leasehold.stores.registry import open_store
@@ -15,6 +15,9 @@ from leasehold.testing.conformance.base import Thread, until
 from leasehold.testing.faults import FaultyStore
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
     from leasehold import AsyncTerm, Term
 
 URL = "memory://campaigns"
@@ -204,3 +207,43 @@ def test_after_a_loss_there_is_a_rest() -> None:
 
         client.lead("rest", work, 30)
     assert began[1] - began[0] >= 0.05
+
+
+def test_an_observer_whose_first_look_got_no_answer_may_look_again() -> None:
+    store = FaultyStore(open_store(URL, SYSTEM))
+    store.read = Once(store.read)  # type: ignore[method-assign]
+    with Client(store) as client, client.acquire("observed", 30) as lease, client.observe("observed") as leaders:
+        with pytest.raises(StoreUnavailable):
+            next(leaders)
+        leader = next(leaders)
+        assert leader is not None
+        assert leader.token == lease.token
+
+
+def test_a_task_that_observes_may_look_again_too() -> None:
+    async def main() -> None:
+        store = FaultyStore(open_store(URL, SYSTEM))
+        async with AsyncClient(store) as client, client.acquire("observed", 30) as lease:
+            store.read = Once(store.read)  # type: ignore[method-assign]
+            async with client.observe("observed") as leaders:
+                with pytest.raises(StoreUnavailable):
+                    await anext(leaders)
+                leader = await anext(leaders)
+            assert leader is not None
+            assert leader.token == lease.token
+
+    asyncio.run(main())
+
+
+class Once:
+    """Gets no answer at the first call."""
+
+    def __init__(self, read: Callable[..., Any]) -> None:
+        self._read = read
+        self._silent = True
+
+    def __call__(self, *what: Any, **how: Any) -> Any:
+        if self._silent:
+            self._silent = False
+            raise StoreUnavailable("memory", "no answer")
+        return self._read(*what, **how)

@@ -9,6 +9,7 @@ import pytest
 
 from leasehold import AsyncClient, Client, ConfigError, InvalidResource
 from leasehold.core.timing import Timing
+from leasehold.runtime.engine import _engines
 from leasehold.testing.faces import AsyncFace, SyncFace
 
 if TYPE_CHECKING:
@@ -207,3 +208,11 @@ def test_options_that_are_none_make_no_file(sqlite_url: str, tmp_path: Any, opti
     with pytest.raises(ConfigError):
         Client(sqlite_url + options)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+def test_a_client_that_is_refused_has_opened_nothing(kind: Any, url: str) -> None:
+    before = len(_engines)
+    with pytest.raises(ConfigError, match="renewal"):
+        kind(url, renewal="never")
+    assert len(_engines) <= before

@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from leasehold import LeaseHeld
+from leasehold.client.place import BasePlace
+from leasehold.client.sync import Place
+from leasehold.core.ops import Loss
 from leasehold.runtime.clock import SYSTEM
 from leasehold.testing.conformance.base import ns, until
 
@@ -42,7 +45,7 @@ class Interrupts:
             self.came += 1
             raise KeyboardInterrupt
 
-    def interrupt(self, work: Callable[[], object], seconds: float) -> None:
+    def interrupt(self, work: Callable[[], object], seconds: float, *, swallow: bool = True) -> None:
         """Do the work, and interrupt it after so many seconds if it lasts that long."""
         try:
             try:
@@ -53,7 +56,8 @@ class Interrupts:
                 self._armed = False
                 signal.setitimer(signal.ITIMER_REAL, 0)
         except KeyboardInterrupt:
-            pass
+            if not swallow:
+                raise
 
 
 @pytest.fixture
@@ -94,6 +98,56 @@ def test_interrupts_at_random_points_leave_a_working_client_and_nothing_else(
     assert time.monotonic() - started < PROMPTLY
     until(lambda: other.list() == [], "all being given back", GIVEN_BACK_WITHIN)
     assert client._engine.held == {}
+
+
+def test_several_that_were_granted_when_the_interrupt_came_are_given_back(
+    client: Client, other: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the last answer, and before they are handed out."""
+    look: Callable[[Place], object] = Place.lease.fget  # type: ignore[attr-defined]
+    interrupted: list[Place] = []
+
+    def interrupt(place: Place) -> object:
+        if not interrupted:
+            interrupted.append(place)
+            raise KeyboardInterrupt
+        return look(place)
+
+    monkeypatch.setattr(BasePlace, "lease", property(interrupt))
+    with pytest.raises(KeyboardInterrupt):
+        client.try_each(["a", "b"], ttl=60)
+    until(lambda: other.list() == [], "both being given back", GIVEN_BACK_WITHIN)
+    assert client._engine.held == {}
+
+
+@pytest.mark.parametrize("step", ["see_off", "_close_watches", "_release_all"])
+def test_an_interrupted_close_closes_all_the_same(
+    client: Client, other: Client, interrupts: Interrupts, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    engine = client._engine
+    leases = [client.acquire(name, ttl=60) for name in ("a", "b")]
+    stream = client.watch()
+    owner = engine.waiters if step == "see_off" else engine
+    interrupted: list[str] = []
+
+    def wait_for_ever(*_: object) -> None:
+        try:
+            time.sleep(60)
+        finally:
+            interrupted.append(step)
+
+    monkeypatch.setattr(owner, step, wait_for_ever)
+    with pytest.raises(KeyboardInterrupt):
+        interrupts.interrupt(client.close, 0.2, swallow=False)
+    assert interrupted == [step]
+    assert engine.keeper._closed
+    assert engine.batcher._closed
+    assert step == "_close_watches" or list(stream) == []
+    if step != "_release_all":
+        assert [lease.loss for lease in leases] == [Loss.CLOSED] * 2
+        assert other.list() == []
+    client.close()  # a second time is none
+    stream.close()
 
 
 def release_our_own(client: Client) -> None:

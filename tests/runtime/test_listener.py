@@ -228,6 +228,60 @@ def test_whoever_takes_over_does_not_wait_for_a_call_that_the_one_before_has_in_
     assert desk.bells["first"].called
 
 
+class Turnstile:
+    """Stands for the lock of the one that reads: the listener's own thread is held up before it, and then goes first."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.arrived, self.open, self._passed = threading.Event(), threading.Event(), threading.Event()
+
+    def __enter__(self) -> None:
+        if threading.current_thread().name == "leasehold-listener" and not self._passed.is_set():
+            self.arrived.set()
+            self.open.wait(LONG)
+            self._lock.acquire()
+            self._passed.set()
+            return
+        if self.open.is_set():
+            self._passed.wait(LONG)
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+def test_the_thread_of_its_own_does_not_read_when_it_was_called_away_before_it_began(desk: Desk) -> None:
+    """The interruption is spent by then: it would read for a minute, and the one that waits would wait for it."""
+    desk.line.wait_for_reader("leasehold-listener")
+    turnstile: Any = Turnstile()
+    desk.listener._reading = turnstile
+    desk.line.interrupt()
+    assert turnstile.arrived.wait(LONG)
+    first = desk.wait("first", 10 * LONG)
+    desk.line.wait_for_reader("first")
+    turnstile.open.set()
+    desk.line.say("nobody")
+    while desk.heard != ["nobody"]:
+        time.sleep(0.01)
+    desk.line.wait_for_reader("first")
+    desk.line.say("first")
+    first.join(LONG)
+    assert desk.line.readers == ["first", "first"]
+
+
+def test_whoever_is_to_read_next_and_leaves_instead_passes_it_on(desk: Desk) -> None:
+    desk.line.wait_for_reader("leasehold-listener")
+    first = desk.wait("first")
+    desk.line.wait_for_reader("first")
+    second = Bell()
+    assert not desk.listener._takes_over(second)
+    desk.line.say("first")
+    first.join(LONG)
+    assert second._woken.is_set(), "it is to read next"
+    desk.listener.leave(second)
+    desk.line.wait_for_reader("leasehold-listener")
+
+
 def test_whoever_waits_a_second_time_reads_again() -> None:
     """As a waiter does that came by itself in between, to say that it still lives."""
     store = SimpleNamespace(subscribe=Line)

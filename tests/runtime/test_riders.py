@@ -6,17 +6,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold.core.ops import Acquire, Granted, Renew
+from leasehold.core.ops import Acquire, Granted, Renew, Unknown
 from leasehold.core.timing import Timing
+from leasehold.errors import StoreUnavailable
 from leasehold.runtime.clock import SYSTEM
 from leasehold.stores.registry import open_store
 from leasehold.testing import FaultyStore
 from leasehold.testing.conformance.base import PATIENCE, new_id, pass_time, until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from leasehold import Client, Lease
+    from leasehold.core.ops import Op, Outcome
 
 pytestmark = pytest.mark.heavy
 
@@ -69,3 +71,29 @@ def test_all_are_free_when_the_session_is_and_lost_before(
     outcomes = [o for at in range(0, MANY, 1000) for o in store.apply(ops[at : at + 1000], timeout=PATIENCE)]
     assert all(isinstance(outcome, Granted) for outcome in outcomes)
     assert (SYSTEM.now() - start) / 1e9 < PATIENCE
+
+
+class PartlySilent(FaultyStore):
+    """Leaves the renewals of one resource without an answer, also where it answers others in the same batch."""
+
+    def apply(self, ops: Sequence[Op], *, timeout: float) -> list[Outcome]:
+        outcomes = super().apply(ops, timeout=timeout)
+        no_answer = Unknown(StoreUnavailable("faulty", "no answer"))
+        return [
+            no_answer if isinstance(op, Renew) and op.resource == "silent" else outcome
+            for op, outcome in zip(ops, outcomes, strict=True)
+        ]
+
+
+def test_one_that_was_ended_is_told_so_also_while_another_one_gets_no_answer(
+    url: str, open_client: Callable[..., Client]
+) -> None:
+    store = PartlySilent(open_store(url, SYSTEM))
+    store.deaf = True
+    client = open_client(store)
+    session = client.acquire("session", ttl=6)
+    gone, _silent = (client.acquire(name, ttl=None, parent=session) for name in ("gone", "silent"))
+    client.revoke("gone", force=True)
+    assert gone.lost.wait(PATIENCE)
+    assert gone.loss == "revoked"
+    session.check()

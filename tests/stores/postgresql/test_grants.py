@@ -12,10 +12,12 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from leasehold import AsyncClient, Client, ConfigError, LeaseHeld, LeaseLost, StoreUnavailable
 from leasehold.fencing import fence
+from tests.runtime.forked import Forked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tests.runtime.forked import Line
     from tests.servers.postgres import PostgresServer
 
 
@@ -149,3 +151,18 @@ def test_other_stores_cannot(connection: psycopg.Connection) -> None:
 def test_only_in_a_transaction(client: Client, url: str) -> None:
     with psycopg.connect(url, autocommit=True) as connection, pytest.raises(ConfigError):
         client.acquire_in(connection, "job")
+
+
+def test_a_grant_is_not_confirmed_in_a_forked_child(client: Client, connection: psycopg.Connection) -> None:
+    """It would be renewed by two processes, and each would believe to be the holder."""
+    with connection.transaction():
+        grant = client.acquire_in(connection, "job", ttl=30)
+
+    def worker(line: Line) -> None:
+        with pytest.raises(LeaseLost) as lost:
+            grant.confirm()
+        assert lost.value.reason == "forked"
+
+    with Forked(worker) as child:
+        child.end()
+    grant.confirm().check()

@@ -142,6 +142,44 @@ class Draining(Case):
         assert face.drain(session.lease, 10) is True
         assert other.try_acquire("job") is not None
 
+    def test_a_session_that_ends_under_work_below_it_frees_nothing_before_the_ttl(
+        self, face: Face, other: Face, store: Store, lab: Harness
+    ) -> None:
+        require(store, Capability.SESSIONS)
+        works: list[InFlight] = []
+
+        def body(session: Any) -> None:
+            works.append(InFlight(face.result(session.acquire("job"))))
+
+        face.inside(face.client.session(ttl=2 * lab.steady), body)
+        assert other.try_acquire("job") is None
+        other.acquire("job", ttl=30, wait=PATIENCE)
+        works[0].end()
+
+    def test_of_several_those_at_work_are_kept_and_the_others_freed(
+        self, face: Face, other: Face, lab: Harness
+    ) -> None:
+        works: list[InFlight] = []
+        face.inside(
+            face.client.acquire_all(["a", "b"], ttl=2 * lab.steady), lambda bundle: works.append(InFlight(bundle["a"]))
+        )
+        assert other.try_acquire("b") is not None
+        assert other.try_acquire("a") is None
+        other.acquire("a", ttl=30, wait=PATIENCE)
+        works[0].end()
+
+    def test_a_client_that_is_closed_frees_nothing_that_is_at_work(self, face: Face, other: Face, lab: Harness) -> None:
+        ttl = 2 * lab.steady
+        master, idle = face.acquire("master", ttl=ttl), face.acquire("idle", ttl=ttl)
+        part = face.acquire("part", ttl=ttl, parent=master)
+        work = InFlight(part)
+        face.result(face.client.close())
+        assert (part.held, master.held, idle.held) == (False, False, False)
+        assert other.try_acquire("idle") is not None
+        assert other.try_acquire("part") is None
+        other.acquire("part", ttl=30, wait=PATIENCE)
+        work.end()
+
     def test_a_lost_lease_takes_no_work(self, face: Face, other: Face) -> None:
         lease: Any = face.acquire("job", ttl=30)
         other.revoke("job", force=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -187,6 +187,35 @@ class Handover(Case):
         took = (SYSTEM.now() - start) / 1e9
         assert lab.ttl - 0.05 <= took < lab.ttl + lab.lag + ODDLY_LATE
         assert granted.inherited == b""
+
+    @pytest.mark.parametrize("again", ["release", "release_each", "with"])
+    def test_a_handover_without_an_answer_stays_one_however_it_is_repeated(
+        self, faulty: FaultyStore, faulty_face: Face, store: Store, again: str
+    ) -> None:
+        """A plain release that came in between would let anybody in, and lose the state."""
+        require(store, Capability.HANDOVER)
+        lease: Any = faulty_face.acquire("job", ttl=30)
+        faulty.matching = lambda op: isinstance(op, Release)
+        faulty.lost_requests = 10**6
+
+        def hand_over(_: object) -> None:
+            with pytest.raises(StoreUnavailable):
+                faulty_face.hand_over(lease, "heir", b"state", within=30)
+            if again != "with":
+                faulty.lost_requests = 0
+
+        if again == "with":
+            faulty_face.inside(lease, hand_over)
+            faulty.lost_requests = 0
+        else:
+            hand_over(None)
+            faulty_face.result(lease.release() if again == "release" else faulty_face.client.release_each([lease]))
+        until(lambda: store.read(["job"], timeout=PATIENCE) == [None], "the handover")
+        sent = {op for ops in faulty.calls for op in ops if isinstance(op, Release)}
+        assert [op.successor for op in sent] == ["heir"]
+        granted = ask(store, "heir")
+        assert isinstance(granted, Granted)
+        assert granted.state
 
     def test_a_handover_whose_request_got_lost_is_done_in_the_background(
         self, faulty: FaultyStore, faulty_face: Face, store: Store

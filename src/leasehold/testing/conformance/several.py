@@ -15,6 +15,8 @@ from leasehold.testing.conformance.base import PATIENCE, Case, Thread, until
 from leasehold.testing.conformance.waiting import queue_length
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from leasehold.testing.faces import Face
     from leasehold.testing.faults import FaultyStore
     from leasehold.testing.harness import Harness
@@ -107,6 +109,27 @@ class Several(Case):
             leases["c"].token,
             leases["a"].token,
         ]
+
+    def test_one_that_is_asked_for_again_leaves_nothing_behind_of_those_that_had_an_answer(
+        self, faulty: FaultyStore, open_face: Callable[[Any], Face]
+    ) -> None:
+        faulty.guarantees = faulty.guarantees._replace(max_batch=1)
+        face = open_face(faulty)
+        faulty.matching = lambda op: isinstance(op, Acquire) and op.resource == "b"
+        faulty.lost_replies = 2
+        leases = face.result(face.client.try_each(["a", "b", "c"], ttl=30))
+        assert sorted(leases) == ["a", "b", "c"]
+        assert faulty.lost_replies == 0
+        assert face.client._engine.waiters._bells == {}
+
+    def test_a_place_that_was_given_up_is_not_waited_at(self, face: Face, other: Face) -> None:
+        other.acquire("a", ttl=30)
+        other.acquire("b", ttl=30)
+        places = face.client.places(["a", "b"], ttl=30)
+        places[1].leave()
+        with pytest.raises(ConfigError, match="given up"):
+            face.result(face.client.wait_any(places, 0))
+        assert [len(face.contenders(name)) for name in ("a", "b")] == [0, 0]
 
     def test_a_lost_reply_to_many_is_asked_for_again(self, faulty: FaultyStore, faulty_face: Face) -> None:
         faulty.matching = lambda op: isinstance(op, Acquire)
