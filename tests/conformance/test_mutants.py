@@ -154,7 +154,7 @@ MUTANTS = {
     ),
     "what was left for a successor given to whoever comes": (
         "core/queue.py",
-        "        start = min(reservation.until_ns, now)\n",
+        "        start = now\n",
         "        return Reservation(now + 1, showing, state=reservation.state)\n",
         "gone_with_the_reservation or never_comes",
     ),

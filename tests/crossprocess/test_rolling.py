@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+HANDING_OVER = pytest.mark.parametrize("url", ["sqlite", "redis", "postgresql"], indirect=True)
+"""The stores on which a lease can be handed over, and that come with a server here."""
+
+
+@HANDING_OVER
 @pytest.mark.heavy
 def test_no_unit_is_lost_or_done_twice_and_nobody_waits_for_the_ttl(url: str, tmp_path: Path) -> None:
     report = roll(url, tmp_path, drain=True, cycles=1)
@@ -31,6 +36,7 @@ def test_without_a_drain_work_is_done_twice_and_the_ttl_is_waited_for(tmp_path: 
     assert max(report.gaps) > TTL / 2
 
 
+@HANDING_OVER
 @pytest.mark.chaos
 @pytest.mark.timeout(1800)
 def test_a_hundred_restarts(url: str, tmp_path: Path) -> None:

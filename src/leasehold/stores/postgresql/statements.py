@@ -25,6 +25,7 @@ class Statements:
         self.contenders = self._call("contenders", 2)
         self.scan = self._call("scan", 4)
         self.collect = self._call("collect", 3)
+        self.rehearse = self._call("rehearse", 1)
 
     def _call(self, function: str, values: int) -> Statement:
         places = ", ".join(f"${n}" for n in range(1, values + 1))

@@ -16,7 +16,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Final
 
 from leasehold.core.clock import MILLISECOND, SECOND
-from leasehold.core.ops import Acquire, Release, Renew, Unknown
+from leasehold.core.ops import Acquire, Held, Release, Renew, Unknown
 from leasehold.errors import LeaseholdError
 from leasehold.stores.base import Capability, Guarantees
 from leasehold.stores.postgresql import codec
@@ -88,6 +88,7 @@ class PostgresStore:
         self._statements = Statements(self._address.schema)
         self._namespace = self._address.namespace.encode()
         self._checked = False
+        self._rehearsed = False
         if str(self._address.listening) in _deaf:
             self._go_without_calls()
 
@@ -220,7 +221,16 @@ class PostgresStore:
             return [Unknown(explain(refused, self._address))] * len(ops)
         except LeaseholdError as error:
             return [Unknown(error)] * len(ops)
-        return codec.outcomes(ops, answers)
+        outcomes = codec.outcomes(ops, answers)
+        if not self._rehearsed and type(outcomes[0]) is Held and getattr(ops[0], "queue", False):
+            self._rehearse(timeout)
+        return outcomes
+
+    def _rehearse(self, timeout: float) -> None:
+        """Let the connection get to know the functions, now that there is time: somebody begins to wait."""
+        self._rehearsed = True
+        with contextlib.suppress(LeaseholdError, Refused):
+            self._pool.ask(self._statements.rehearse, [self._namespace], timeout)
 
     def _request(self, ops: Sequence[Op], timeout: float) -> tuple[Statement, list[bytes]]:
         """Return the call for these: a lone plain one has a shorter way."""

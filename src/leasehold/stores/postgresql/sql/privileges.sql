@@ -5,7 +5,8 @@ DECLARE
     called regprocedure[] := ARRAY[
         'apply(text, json, integer)', 'apply_within(text, json, integer)', 'release(text, text, text, integer)',
         'acquire(text, text, text, text, bigint, boolean, text, bigint, text, integer)', 'read(text, json)',
-        'contenders(text, text)', 'scan(text, text, text, integer)', 'watch(text, integer)', 'collect(text, integer, integer)'];
+        'contenders(text, text)', 'scan(text, text, text, integer)', 'watch(text, integer)', 'collect(text, integer, integer)',
+        'rehearse(text)'];
     seen regprocedure[] := ARRAY['schema_version()', 'leases_now()'];
     one regprocedure;
 BEGIN
