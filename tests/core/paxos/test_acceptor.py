@@ -3,7 +3,7 @@ from __future__ import annotations
 from leasehold.core.clock import SECOND
 from leasehold.core.ops import EventKind, Loss, Release, Renew, Revoke, Summons
 from leasehold.core.paxos.acceptor import KEEP_AHEAD_US, RAISE_BY_US, REPLY_ROOM, Config, Durable
-from leasehold.core.paxos.ballots import DAY_US
+from leasehold.core.paxos.ballots import DAY_US, SECOND_US
 from leasehold.core.paxos.messages import (
     Accept,
     Ack,
@@ -256,9 +256,19 @@ def test_clients_do_not_lead_an_acceptor_on() -> None:
     """A number that was taken doesn't make higher ones acceptable: each would be a day ahead of the one before."""
     node, wall = acceptor(), 10**15
     assert ask(node, Withdraw("job", "p", wall + DAY_US), 0, wall) == Nothing()
-    assert isinstance(ask(node, Withdraw("job", "p", wall + DAY_US + 1), 0, wall), Refused)
+    assert isinstance(ask(node, Withdraw("job", "p", wall + DAY_US + 2 * SECOND_US), 0, wall), Refused)
     assert isinstance(ask(node, Prepare("other", "p", wall + DAY_US + 1), 0, wall), Refused)
-    assert ask(node, Withdraw("job", "p", wall + DAY_US + 1), 1000, wall) == Nothing(), "time has gone on"
+    assert ask(node, Prepare("other", "p", wall + DAY_US + 1), 1000, wall) == Promised(), "time has gone on"
+
+
+def test_who_drives_the_floor_up_to_the_limit_shuts_nobody_out() -> None:
+    """A little above it is possible; but that doesn't go on for ever, either."""
+    node, wall = acceptor(), 10**15
+    ask(node, Withdraw("job", "p", wall + DAY_US), 0, wall)
+    assert isinstance(ask(node, Accept(asking("q"), wall + DAY_US + SECOND_US), 0, wall), Ack)
+    node.floor = wall + 2 * DAY_US - 1
+    assert ask(node, Prepare("other", "r", wall + 2 * DAY_US), 0, wall) == Promised()
+    assert isinstance(ask(node, Prepare("other", "r", wall + 2 * DAY_US + 1), 0, wall), Refused)
 
 
 def test_an_acceptor_whose_wall_clock_is_far_behind_goes_on_from_where_the_numbers_were() -> None:

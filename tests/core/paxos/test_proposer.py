@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from leasehold.core.clock import SECOND
@@ -11,6 +13,9 @@ from leasehold.core.paxos.starting import NOTHING_PROMISED
 from leasehold.core.paxos.steps import BackOff, Blocked, Ended, Freed, Kept, NoAnswer, Refusal, Send, Won
 from leasehold.core.timing import safe_span
 from tests.core.paxos.cluster import DRIFT, TTL, Cluster, acceptor, ask, asking
+
+if TYPE_CHECKING:
+    from leasehold.core.paxos.slot import Slot
 
 
 @pytest.mark.parametrize("acceptors", [3, 5])
@@ -278,7 +283,7 @@ def test_a_refusal_of_a_majority_is_one_whatever_was_asked() -> None:
 
 
 class Refusing(Acceptor):
-    def refusal(self, n: int, ttl_ns: int = 0, lock_delay_ns: int = 0, hold_ns: int = 0) -> str:
+    def refusal(self, slot: Slot, n: int, ttl_ns: int = 0, lock_delay_ns: int = 0, hold_ns: int = 0) -> str:
         return "no"
 
 

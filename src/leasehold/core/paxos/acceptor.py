@@ -113,7 +113,7 @@ class Acceptor:
         """No number up to this one is taken for any resource."""
         self.wall_us = 0
         self.ceiling = durable.high_water + DAY_US
-        """No number above this one is taken for any resource: see `_move_on`."""
+        """No number above this one, or much above it, is taken for any resource: see `_move_on` and `refusal`."""
         self._lead_us: int | None = None
         self.events: list[Event] = []
         self.notices: list[Notice] = []
@@ -209,7 +209,7 @@ class Acceptor:
         """Take a lease in."""
         op, n = item.op, item.n
         slot = self.load(op.resource)
-        why = self.refusal(n, op.ttl_ns, op.lock_delay_ns, op.hold_at_least_ns) or self._misplaced(op)
+        why = self.refusal(slot, n, op.ttl_ns, op.lock_delay_ns, op.hold_at_least_ns) or self._misplaced(op)
         if why:
             return Refused(why)
         waiting = slot.waiting
@@ -245,7 +245,7 @@ class Acceptor:
     def prepare(self, item: Prepare, now: int) -> Verdict:
         """Promise to take nobody with a lower number."""
         slot = self.load(item.resource)
-        why = self.refusal(item.n)
+        why = self.refusal(slot, item.n)
         if why:
             return Refused(why)
         if self.is_live(slot, now) and slot.lease_id != item.lease_id:
@@ -261,7 +261,7 @@ class Acceptor:
         """Renew a live record."""
         op = item.op
         slot = self.load(op.resource)
-        why = self.refusal(item.n, op.ttl_ns, slot.lock_delay_ns)
+        why = self.refusal(slot, item.n, op.ttl_ns, slot.lock_delay_ns)
         if why:
             return Refused(why)
         expiry = self.expiry(slot)
@@ -279,7 +279,7 @@ class Acceptor:
     def withdraw(self, item: Withdraw, now: int) -> Verdict:
         """Undo an attempt that came to nothing."""
         slot = self.load(item.resource)
-        why = self.refusal(item.n)
+        why = self.refusal(slot, item.n)
         if why:
             return Refused(why)
         had = slot.lease_id == item.lease_id and slot.n <= item.n and self.is_live(slot, now)
@@ -298,7 +298,7 @@ class Acceptor:
         """End a lease that its owner is done with, or take the owner out of the queue."""
         op = item.op
         slot = self.load(op.resource)
-        why = self.refusal(item.n)
+        why = self.refusal(slot, item.n)
         if why:
             return Refused(why)
         own = slot.n if slot.lease_id == op.lease_id else 0
@@ -392,7 +392,7 @@ class Acceptor:
         """Whether somebody has it."""
         return slot.lease_id is not None and now < self.expiry(slot)
 
-    def refusal(self, n: int, ttl_ns: int = 0, lock_delay_ns: int = 0, hold_ns: int = 0) -> str:
+    def refusal(self, slot: Slot, n: int, ttl_ns: int = 0, lock_delay_ns: int = 0, hold_ns: int = 0) -> str:
         """Say why this can't be had from any acceptor with these settings; empty: it can."""
         longest = self.config.max_ttl_ns
         if ttl_ns > longest or hold_ns > longest:
@@ -400,7 +400,9 @@ class Acceptor:
         if lock_delay_ns > self.config.max_lock_delay_ns:
             most = self.config.max_lock_delay_ns / SECOND
             return f"the lock delay is {lock_delay_ns / SECOND:.6g} s, and {most:.6g} s are the most here"
-        if n > self.ceiling or n >= TOKEN_LIMIT:
+        # A little above the floor is always possible, or who has driven that up to the ceiling would have shut all out.
+        highest = max(self.ceiling, min(self.floor_of(slot) + SECOND_US, self.ceiling + DAY_US))
+        if n > highest or n >= TOKEN_LIMIT:
             ahead = n - self.ceiling + DAY_US
             return f"the number is {ahead / DAY_US:.1f} days ahead of this node's: some clock is wrong"
         return ""
