@@ -19,7 +19,7 @@ LATE = 0.2
 SAMPLE = 100
 
 
-@pytest.mark.parametrize("url", ["sqlite", "redis"], indirect=True)
+@pytest.mark.parametrize("url", ["sqlite", "redis", "paxos"], indirect=True)
 def test_ten_thousand_leases_of_a_killed_holder(url: str) -> None:
     names = [f"part/{number}" for number in range(CHILDREN)]
     process = start(hold_session.__name__, url, CHILDREN, TTL)

@@ -165,6 +165,11 @@ class Session:
             sends.append(rider.mend(who, 0)._replace(attempt=number))
         return sends
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is on its way to an acceptor that lacks it, or will be."""
+        return bool(self.handing or self._rising)
+
     def asked_for(self, number: int) -> bool:
         """Whether an answer under this number is about a rider."""
         return number in self.handing or number in self._rising
@@ -182,6 +187,7 @@ class Session:
             rise.confirmed_by.add(who)
             if len(rise.confirmed_by) == self.majority:
                 rise.rider.confirmed_n = max(rise.rider.confirmed_n, rise.n)
+                del self._rising[number]
                 return [send for lacking in rise.wanted_by for send in self.hand_out([rise.rider], lacking, now)]
         return []
 
