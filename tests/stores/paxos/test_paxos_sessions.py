@@ -43,12 +43,12 @@ class Rivals:
     def _run(self) -> None:
         with Client(self.url, holder="rival") as client:
             while not self._over.is_set():
-                for name in self.names[:: len(self.names) // 10]:
+                for name in self.names[:: len(self.names) // 5]:
                     with contextlib.suppress(StoreUnavailable):  # two nodes that don't agree are no majority
                         if client.try_acquire(name, ttl=TTL) is not None:
                             self.got.append(name)
                         self.asked += 1
-                self._over.wait(0.02)
+                self._over.wait(0.1)
 
     def stop(self) -> None:
         self._over.set()
