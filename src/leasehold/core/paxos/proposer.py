@@ -289,6 +289,8 @@ class Proposer:
                 return []
             if self.ended == self._told_ended:
                 self._doubts += 1
+        elif session is not None:
+            session.certain_ns = self.deadline_ns
         attempt.open = False
         self._told_ended = self.ended
         return [Kept(attempt.granted_ns, self.deadline_ns, self.ended + self._doubts)]
@@ -462,6 +464,8 @@ class Proposer:
         gone = [answer for answer in attempt.answers.values() if isinstance(answer, Gone)]
         for reason in (Loss.REVOKED, Loss.RELEASED, Loss.TAKEN):
             left = [answer.remaining_ns for answer in gone if answer.reason is reason]
+            if left and self.rides is not None and len(left) < self.majority:
+                left.append(max(0, self.rides.certain_ns - attempt.sent_ns))  # these few alone can't promise it
             if left:
                 return [Ended(reason, min(left))]
         return [Ended(Loss.EXPIRED)]

@@ -64,6 +64,8 @@ class Session:
         self.majority = root.majority
         self.riders: dict[int, Proposer] = {}
         self.fingerprint = 0
+        self.certain_ns = root.deadline_ns
+        """Until when a majority is known to keep each of them."""
         self.handing: dict[int, Handing] = {}
         self._rising: dict[int, Rise] = {}
         """By number, until a majority has confirmed it."""
