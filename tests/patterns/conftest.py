@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.servers.paxos import paxos_cluster
 from tests.servers.postgres import postgres_server
 from tests.servers.redis import redis_server
 
@@ -27,6 +28,12 @@ def redis_url() -> Iterator[str]:
 def postgresql_url() -> Iterator[str]:
     with postgres_server("fsync=off", "full_page_writes=off", "track_functions=all") as server:
         yield f"{server.address}/postgres"
+
+
+@pytest.fixture(scope="module")
+def paxos_url() -> Iterator[str]:
+    with paxos_cluster() as cluster:
+        yield cluster.url
 
 
 @pytest.fixture

@@ -123,8 +123,8 @@ def word_that_comes_too_late(cast: Cast) -> Stage:
     """An acceptor's word that it took the child in arrives when it has long given it away, between two answers."""
     back, mended, renewed = 2 * SECOND, 2228 * MILLISECOND, 2400 * MILLISECOND
     fates = (
-        Fate("c0", "a", Accept, (), from_ns=mended),
         Fate("c0", "a", object, (), back, 100 * MILLISECOND),
+        Fate("c1", "a", Withdraw, ()),
         Fate("a", "c0", Ack, (renewed,), 50 * MILLISECOND, 20 * MILLISECOND),
         Fate("c0", "c", object, (), from_ns=mended),
         Fate("b", "c0", Ack, (60 * MILLISECOND,), from_ns=renewed),

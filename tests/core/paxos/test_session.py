@@ -164,6 +164,23 @@ def test_what_was_ended_is_not_handed_to_anybody_again() -> None:
     assert not family.is_kept(rider, 1)
 
 
+@pytest.mark.parametrize("revoked_by", ["abc", "a"])
+def test_a_revoked_rider_lasts_as_long_as_a_majority_promises_and_not_by_the_word_of_one(revoked_by: str) -> None:
+    family = Family()
+    rider, cluster, certain = family.get("rider"), family.cluster, family.root.deadline_ns
+    family.later("a")
+    cluster.drive(family.root, family.root.renew(TTL, cluster.now))  # one acceptor alone keeps it for longer
+    for name, node in cluster.acceptors.items():
+        if name in revoked_by:
+            ask(node, End(Revoke("rider")), cluster.now)
+        else:
+            node.slots.pop("rider")
+    cluster.reachable = {"a", "b"}
+    by_a_majority, known_before = TTL - TTL // 3, certain - cluster.now
+    left = by_a_majority if revoked_by == "abc" else known_before
+    assert cluster.renew(rider, 0) == Ended(Loss.REVOKED, left)
+
+
 @pytest.mark.parametrize("level", ["middle", "bottom"])
 def test_who_is_given_back_rides_no_longer_nor_does_what_rides_on_it(level: str) -> None:
     family = Family()

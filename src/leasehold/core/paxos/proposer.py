@@ -101,6 +101,8 @@ class Proposer:
     ended = 0
     """How many leases under it somebody has ended, by the most that an acceptor told."""
     _told_ended = _doubts = 0
+    _mending = 0
+    """How many were handed it, and haven't answered."""
 
     def __init__(self, op: Acquire, *, acceptors: int, drift: float, ballots: Ballots) -> None:
         self.op = op
@@ -165,12 +167,9 @@ class Proposer:
         """Take in what an acceptor answered to the attempt of that number."""
         if isinstance(verdict, _TELL_THE_FLOOR):
             self.ballots.heard(who, verdict.floor)
-        if number == self._healing:
-            return self._on_mended(who, verdict, now, wall_us, incarnation=incarnation)
         attempt = self.attempt
-        if self.session is not None and self.session.asked_for(number):
-            told = self.session.on_verdict(who, number, verdict, now, wall_us, incarnation=incarnation)
-            steps: list[Step] = [*told]
+        if number == self._healing or (self.session is not None and self.session.asked_for(number)):
+            steps: list[Step] = [*self._on_handed(who, number, verdict, now, wall_us, incarnation=incarnation)]
             if attempt is not None and attempt.open and attempt.kept:
                 steps += self._carried(attempt, last=False)
             return steps
@@ -244,6 +243,22 @@ class Proposer:
         assert self.session is not None
         return self.session.hand_out(self.session.renewed(who, incarnation, ack.riders, until, now), who, now)
 
+    def _on_handed(
+        self, who: str, number: int, verdict: Verdict, now: int, wall_us: int, *, incarnation: int
+    ) -> list[Send]:
+        """Hear from an acceptor that was handed what it lacked: this lease, upon which its riders follow, or a rider."""
+        session = self.session
+        if number != self._healing:
+            assert session is not None
+            return session.on_verdict(who, number, verdict, now, wall_us, incarnation=incarnation)
+        self._mending = max(0, self._mending - 1)
+        if isinstance(verdict, Low) and self.ballots.heeds(verdict.floor, wall_us):
+            self.n = self.ballots.next(wall_us)  # for the next renewal; what that finds missing is mended again
+        if session is None or not isinstance(verdict, Ack):
+            return []
+        until = self.until(self._healing_ns, verdict.ttl_ns)
+        return session.hand_out(session.renewed(who, incarnation, None, until, now), who, now)
+
     def _is_carried(self) -> bool:
         """Whether a majority keeps it for as long as what it rides on is believed to be held."""
         assert self.rides is not None
@@ -264,7 +279,9 @@ class Proposer:
     def _carried(self, attempt: Attempt, *, last: bool) -> list[Step]:
         """Say that it is kept once that is so for all that rides on it; in the end, that it may not be for some."""
         session = self.session
-        more = not last and (len(attempt.answers) < self.acceptors or (session is not None and bool(session.handing)))
+        more = not last and len(attempt.answers) < self.acceptors
+        if not last and session is not None and (session.is_busy or self._mending):
+            return []  # whoever lacks something is to have it now: nobody may listen again before the next renewal
         if self.rides is not None and not self._is_carried():
             attempt.open = more
             return [] if more else [NoAnswer()]
@@ -274,6 +291,8 @@ class Proposer:
                 return []
             if self.ended == self._told_ended:
                 self._doubts += 1
+        elif session is not None:
+            session.certain_ns = self.deadline_ns
         attempt.open = False
         self._told_ended = self.ended
         return [Kept(attempt.granted_ns, self.deadline_ns, self.ended + self._doubts)]
@@ -430,13 +449,17 @@ class Proposer:
         self.confirmed_n = attempt.n
         attempt.kept = True
         self._healing, self._healing_ns = self.next_number(), now
+        self._mending = 0
         mending = [step for who in attempt.answers for step in self._mend(attempt, who)]
         return [*self._carried(attempt, last=False), *mending]
 
     def _mend(self, attempt: Attempt, who: str) -> list[Step]:
         answer = attempt.answers[who]
         lacking = isinstance(answer, Gone) and answer.reason in {Loss.EXPIRED, Loss.TAKEN}
-        return [self.mend(who, attempt.ttl_ns)] if lacking and self.token and attempt.kind is Kind.EXTEND else []
+        if not (lacking and self.token and attempt.kind is Kind.EXTEND):
+            return []
+        self._mending += 1
+        return [self.mend(who, attempt.ttl_ns)]
 
     def mend(self, who: str, ttl_ns: int) -> Send:
         """Hand the lease to an acceptor that lacks it, under the number that a majority has confirmed.
@@ -446,14 +469,6 @@ class Proposer:
         """
         op = self.op._replace(queue=False, ttl_ns=ttl_ns)
         return Send(self._healing, Accept(op, self.confirmed_n, token=self.token), to=who)
-
-    def _on_mended(self, who: str, verdict: Verdict, now: int, wall_us: int, *, incarnation: int) -> list[Step]:
-        if isinstance(verdict, Low) and self.ballots.heeds(verdict.floor, wall_us):
-            self.n = self.ballots.next(wall_us)  # for the next renewal; what that finds missing is mended again
-        if isinstance(verdict, Ack) and self.session is not None:
-            until = self.until(self._healing_ns, verdict.ttl_ns)
-            return [*self.session.hand_out(self.session.renewed(who, incarnation, None, until, now), who, now)]
-        return []
 
     def _on_loss(self, attempt: Attempt) -> list[Step]:
         """Say why it can't be renewed any more. Nothing is withdrawn: what is left of it protects the holder still."""
@@ -465,6 +480,8 @@ class Proposer:
         gone = [answer for answer in attempt.answers.values() if isinstance(answer, Gone)]
         for reason in (Loss.REVOKED, Loss.RELEASED, Loss.TAKEN):
             left = [answer.remaining_ns for answer in gone if answer.reason is reason]
+            if left and self.rides is not None and len(left) < self.majority:
+                left.append(max(0, self.rides.certain_ns - attempt.sent_ns))  # these few alone can't promise it
             if left:
                 return [Ended(reason, min(left))]
         return [Ended(Loss.EXPIRED)]

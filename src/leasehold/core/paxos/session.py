@@ -49,6 +49,7 @@ class Rise(NamedTuple):
     """A rider whose number rises, because an acceptor that lacks it demands a higher one: a majority confirms it first."""
 
     rider: Proposer
+    stamp: int
     n: int
     sent_ns: int
     wanted_by: list[str]
@@ -63,9 +64,13 @@ class Session:
         self.majority = root.majority
         self.riders: dict[int, Proposer] = {}
         self.fingerprint = 0
+        self.certain_ns = root.deadline_ns
+        """Until when a majority is known to keep each of them."""
         self.handing: dict[int, Handing] = {}
         self._rising: dict[int, Rise] = {}
-        self._rising_by_rider: dict[int, Rise] = {}
+        """By number, until a majority has confirmed it."""
+        self._risers: dict[int, Rise] = {}
+        """The same, by rider."""
         self._kept: dict[str, Keeping] = {}
         if root.attempt is not None:
             for who, answer in root.attempt.answers.items():
@@ -152,7 +157,7 @@ class Session:
         """Renew the root: what was not answered by now is not waited for."""
         self.handing.clear()
         self._rising.clear()
-        self._rising_by_rider.clear()
+        self._risers.clear()
 
     def hand_out(self, riders: Iterable[Proposer], who: str, now: int) -> list[Send]:
         """Send them to an acceptor that lacks them; but not what no majority keeps any more: that may have been ended."""
@@ -164,6 +169,11 @@ class Session:
             self.handing[number] = Handing(rider, now)
             sends.append(rider.mend(who, 0)._replace(attempt=number))
         return sends
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is on its way to an acceptor that lacks it, or will be."""
+        return bool(self.handing or self._rising)
 
     def asked_for(self, number: int) -> bool:
         """Whether an answer under this number is about a rider."""
@@ -185,6 +195,7 @@ class Session:
             rise.confirmed_by.add(who)
             if len(rise.confirmed_by) == self.majority:
                 rise.rider.confirmed_n = max(rise.rider.confirmed_n, rise.n)
+                del self._rising[number], self._risers[rise.stamp]
                 return [send for lacking in rise.wanted_by for send in self.hand_out([rise.rider], lacking, now)]
         return []
 
@@ -194,16 +205,16 @@ class Session:
             self.acked(rider.stamp(), who, incarnation, rider.until(asked.sent_ns, ack.ttl_ns), now)
 
     def _raise(self, rider: Proposer, who: str, now: int, wall_us: int) -> list[Send]:
-        """Let a majority confirm a higher number, once for each renewal; then, not before, ``who`` is handed it."""
+        """Let a majority confirm a higher number; then, not before, ``who`` is handed it."""
         one = rider.stamp()
-        rising = self._rising_by_rider.get(one)
+        rising = self._risers.get(one)
         if rising is not None:
             rising.wanted_by.append(who)
         if rising is not None or not rider.token:
             return []
         rider.n = rider.ballots.next(wall_us)
         number = self.root.next_number()
-        rise = Rise(rider, rider.n, now, [who], set())
-        self._rising[number] = self._rising_by_rider[one] = rise
+        rise = Rise(rider, one, rider.n, now, [who], set())
+        self._rising[number] = self._risers[one] = rise
         renewal = Renew(rider.op.resource, rider.op.lease_id, rider.token, 0)
         return [Send(number, Extend(renewal, rider.n), aside=True)]

@@ -83,8 +83,8 @@ class PaxosStore:
         self._space = f"{address.namespace}/"
         self._engine = Engine(address, clock)
         self._known: dict[tuple[str, str], Known] = {}
-        self._parents: dict[tuple[str, int], Proposer] = {}
-        """Those that something rides on, by name and token."""
+        self._parents: weakref.WeakValueDictionary[tuple[str, int], Proposer] = weakref.WeakValueDictionary()
+        """Those that something rides on, by name and token: not to be looked for again and again."""
         self._sweep_at = 1000
         _all.add(self)
 
@@ -106,7 +106,7 @@ class PaxosStore:
         outcomes: list[Outcome] = [task.outcome for task in tasks]  # type: ignore[misc]
         for op, outcome in zip(ops, outcomes, strict=True):
             if _is_over(op, outcome):
-                self._known.pop((op.resource, op.lease_id), None)  # type: ignore[union-attr]
+                self._forget((op.resource, op.lease_id))  # type: ignore[union-attr]
         return outcomes
 
     def read(self, resources: Sequence[str], *, timeout: float) -> list[Record | None]:
@@ -221,6 +221,13 @@ class PaxosStore:
             self._sweep(now)
         return proposer
 
+    def _forget(self, key: tuple[str, str]) -> None:
+        """Forget a lease that is over, and what rode on it."""
+        known = self._known.pop(key, None)
+        if known is not None and known.proposer.session is not None:
+            for rider in list(known.proposer.session.riders.values()):
+                self._known.pop((rider.op.resource.removeprefix(self._space), rider.op.lease_id), None)
+
     def _parent(self, parent: tuple[str, int]) -> Proposer | None:
         """Return the proposer of a lease that something is to ride on; None: it is not one of this store's."""
         name, token = parent
@@ -239,9 +246,6 @@ class PaxosStore:
             deadline = proposer.rides.root.deadline_ns if proposer.rides is not None else proposer.deadline_ns
             if max(known.at_ns, min(deadline, now)) + KEEP_NS < now:
                 self._known.pop(key, None)
-        for parent, proposer in list(self._parents.items()):
-            if proposer.token != parent[1] or proposer.deadline_ns + KEEP_NS < now:
-                self._parents.pop(parent, None)
         self._sweep_at = 2 * len(self._known) + 1000
 
 

@@ -1,0 +1,106 @@
+"""Sessions while nodes die and come back: what rides on one lives as long as the session, and no longer."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from leasehold import Client
+from leasehold.errors import StoreUnavailable
+from leasehold.runtime.clock import SYSTEM
+from leasehold.testing.conformance.base import PATIENCE, ns, pass_time, until
+from tests.servers.paxos import PaxosCluster, paxos_cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.heavy
+
+TTL = 2.0
+RIDERS = 300
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[PaxosCluster]:
+    with paxos_cluster(3, "--max-ttl", "3s") as cluster:
+        yield cluster
+
+
+class Rivals:
+    """Somebody who wants all of it, all the time, and must not get any."""
+
+    def __init__(self, url: str, names: list[str]) -> None:
+        self.url, self.names = url, names
+        self.got: list[str] = []
+        self.asked = 0
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        with Client(self.url, holder="rival") as client:
+            while not self._over.is_set():
+                for name in self.names[:: len(self.names) // 5]:
+                    with contextlib.suppress(StoreUnavailable):  # two nodes that don't agree are no majority
+                        if client.try_acquire(name, ttl=TTL) is not None:
+                            self.got.append(name)
+                        self.asked += 1
+                self._over.wait(0.1)
+
+    def stop(self) -> None:
+        self._over.set()
+        self._thread.join(PATIENCE)
+
+
+@pytest.mark.parametrize("how", ["killed", "shut down"])
+def test_a_session_survives_the_restart_of_one_node_after_the_other(cluster: PaxosCluster, how: str) -> None:
+    """Each comes back without what rides on the session, or with another incarnation, and is handed it again."""
+    url = f"{cluster.url}?namespace=sessions-{how.replace(' ', '-')}"
+    names = [f"part/{number}" for number in range(RIDERS)]
+    with Client(url, holder="owner") as client, client.session(ttl=TTL) as session:
+        leases = [session.acquire(name) for name in names]
+        rivals = Rivals(url, names)
+        for node in cluster.nodes:
+            node.kill() if how == "killed" else node.shut_down()
+            pass_time(TTL / 4)
+            cluster.start(node)
+            end = SYSTEM.now() + ns(2 * TTL)  # by then it has been handed all of it, in the course of two renewals
+            while SYSTEM.now() < end:
+                for lease in leases:
+                    lease.check()
+                pass_time(0.05)
+        rivals.stop()
+        assert rivals.asked > 20
+        assert rivals.got == []
+        leases[0].release()
+        with Client(url) as other:
+            assert other.try_acquire(names[0], ttl=TTL) is not None
+            assert other.try_acquire(names[1], ttl=TTL) is None
+    with Client(url) as other:
+        assert len(other.try_each(names[1:], ttl=TTL)) == RIDERS - 1
+
+
+def test_a_session_goes_on_without_a_minority_and_ends_for_all_at_once_without_a_majority(
+    cluster: PaxosCluster,
+) -> None:
+    url = f"{cluster.url}?namespace=minority"
+    with Client(url) as client:
+        session = client.session(ttl=TTL)
+        leases = [session.acquire(f"part/{number}") for number in range(20)]
+        cluster.nodes[0].stop()
+        try:
+            leases.append(session.acquire("late"))
+            pass_time(2 * TTL)
+            for lease in leases:
+                lease.check()
+            cluster.nodes[1].stop()
+            try:
+                until(lambda: not any(lease.held for lease in leases), "the end of all")
+                assert not session.lease.held
+            finally:
+                cluster.nodes[1].go_on()
+        finally:
+            cluster.nodes[0].go_on()
