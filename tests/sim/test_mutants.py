@@ -42,10 +42,9 @@ def test_a_failing_world_is_made_simpler() -> None:
     assert again is not None
     assert again.invariant == broken.invariant
     assert len(simpler.faults) == 1 < len(plan.faults)
-    for mishap in ("loss", "copies", "straying"):
-        without = simpler._replace(**{mishap: 0.0})  # what is left is needed
+    for without in (simpler._replace(loss=0.0), simpler._replace(copies=0.0), simpler._replace(straying=0.0)):
         found = violation(without, cast)
-        assert without == simpler or found is None or found.invariant != broken.invariant
+        assert without == simpler or found is None or found.invariant != broken.invariant, "more than what is needed"
 
 
 def test_a_world_that_does_not_fail_is_left_as_it_is() -> None:
