@@ -367,7 +367,7 @@ class AsyncClient(BaseClient):
         return campaign_async.AsyncObservation(self, check_resource(name))
 
     async def close(self) -> None:
-        """Release what is held, within a second, and end."""
+        """Release what is held and leave the queues, within a second, and end."""
         await asyncio.to_thread(self._engine.close)
 
     async def __aenter__(self) -> Self:

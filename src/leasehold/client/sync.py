@@ -349,7 +349,7 @@ class Client(BaseClient):
         return Observation(self, check_resource(name))
 
     def close(self) -> None:
-        """Release what is held, within a second, and end."""
+        """Release what is held and leave the queues, within a second, and end."""
         self._engine.close()
 
     def __enter__(self) -> Self:
