@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from leasehold.client.lease import Lease
 from leasehold.client.options import Options
-from leasehold.client.sync import Client, Grant, Lease, Place
+from leasehold.client.sync import Client, Grant, Place
 from leasehold.core.holder import State
 from leasehold.core.lease import Contender, Record
 from leasehold.core.ops import Event, EventKind, Loss
@@ -36,7 +37,8 @@ from leasehold.patterns.session import AsyncSession, Session
 from leasehold.patterns.several import AsyncBundle, Bundle
 
 if TYPE_CHECKING:
-    from leasehold.client.aio import AsyncClient, AsyncGrant, AsyncLease, AsyncPlace
+    from leasehold.client.aio import AsyncClient, AsyncGrant, AsyncPlace
+    from leasehold.client.lease_async import AsyncLease
     from leasehold.patterns.campaign import Term
     from leasehold.patterns.campaign_async import AsyncTerm
     from leasehold.patterns.election import Leader
@@ -95,7 +97,7 @@ __all__ = [
 _LATER = {
     "AsyncClient": "leasehold.client.aio",
     "AsyncGrant": "leasehold.client.aio",
-    "AsyncLease": "leasehold.client.aio",
+    "AsyncLease": "leasehold.client.lease_async",
     "AsyncPlace": "leasehold.client.aio",
     "AsyncTerm": "leasehold.patterns.campaign_async",
     "Leader": "leasehold.patterns.election",

@@ -47,7 +47,7 @@ MUTANTS = {
         "last_work",
     ),
     "freed by the end of a with, under work in flight": (
-        "client/sync.py",
+        "client/lease.py",
         "at_work = not raising and self._is_at_work()",
         "at_work = False",
         "under_work",
@@ -77,7 +77,7 @@ MUTANTS = {
         "connected_to",
     ),
     "a handover that is repeated as a release": (
-        "client/sync.py",
+        "client/lease.py",
         "release = self._unanswered or Release(",
         "release = Release(",
         "however_it_is_repeated",
@@ -213,7 +213,7 @@ MUTANTS = {
         "body_is_cancelled",
     ),
     "the loss of a thread's lease swallowed": (
-        "client/sync.py",
+        "client/lease.py",
         "        if exc_type is None and loss is not None and loss is not Loss.RELEASED:",
         "        if False:",
         "lost_lease_comes_out",

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from leasehold import Client
-    from leasehold.client.sync import Lease
+    from leasehold.client.lease import Lease
 
 MANY = 20
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from leasehold import Client
-    from leasehold.client.aio import AsyncLease
-    from leasehold.client.sync import Lease
+    from leasehold.client.lease import Lease
+    from leasehold.client.lease_async import AsyncLease
     from tests.runtime.forked import Line
 
 TTL = 1.5

@@ -22,7 +22,7 @@ from leasehold.testing.conformance.base import PATIENCE, Thread, until
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leasehold.client.sync import Lease
+    from leasehold.client.lease import Lease
 
 
 def waiting(client: Client | AsyncClient) -> int:

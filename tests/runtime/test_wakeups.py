@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from leasehold import Client
-    from leasehold.client.aio import AsyncLease
+    from leasehold.client.lease_async import AsyncLease
 
 MANY = 100
 AT_ONCE = 1.0
@@ -69,12 +69,14 @@ def test_many_waiters_are_all_called_when_another_process_ends(sqlite_url: str) 
 
 
 @pytest.mark.usefixtures("_nobody_comes_by_itself")
-def test_places_that_were_made_before_anything_was_asked_are_called_too(url: str, other: Client) -> None:
+@pytest.mark.parametrize("how", ["alone", "together"])
+def test_places_that_were_made_before_anything_was_asked_are_called_too(url: str, other: Client, how: str) -> None:
     theirs = other.acquire("r", ttl=60)
 
     async def main() -> None:
         async with AsyncClient(url) as client, asyncio.timeout(PATIENCE):
-            waiting = asyncio.ensure_future(client.wait_any(client.places(["r"], ttl=60)))
+            (place,) = places = client.places(["r"], ttl=60)
+            waiting = asyncio.ensure_future(place.wait() if how == "alone" else client.wait_any(places))
             while not await client.contenders("r"):  # noqa: ASYNC110 - a bounded look
                 await asyncio.sleep(0.01)
             await asyncio.to_thread(theirs.release)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Self
 
-    from leasehold.client.sync import Lease
+    from leasehold.client.lease import Lease
 
 PATIENCE = 60.0
 RESOURCE = "job"

@@ -19,7 +19,7 @@ from leasehold.errors import Fenced, LeaseLost
 from leasehold.runtime.clock import SYSTEM
 
 if TYPE_CHECKING:
-    from leasehold.client.sync import Lease
+    from leasehold.client.lease import Lease
 
 JOB = "demo/job"
 TTL = 2.0

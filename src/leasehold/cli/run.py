@@ -21,7 +21,7 @@ from leasehold.errors import LeaseHeld, LeaseholdError
 if TYPE_CHECKING:
     import argparse
 
-    from leasehold.client.sync import Lease
+    from leasehold.client.lease import Lease
 
 
 def run(args: argparse.Namespace, words: list[str]) -> int:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from leasehold.cli.guardian import Guardian
     from leasehold.cli.report import Report
     from leasehold.cli.signals import Bell
-    from leasehold.client.sync import Lease
+    from leasehold.client.lease import Lease
     from leasehold.core.timing import Timing
 
 LONGEST_SLEEP_NS: Final = 250 * MILLISECOND

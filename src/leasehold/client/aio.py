@@ -1,25 +1,19 @@
-"""Leases for asyncio.
-
-When a lease is lost, the body of its ``async with`` is cancelled and `LeaseLost` comes out. A body that blocks the
-event loop can't be cancelled while it blocks; its lease is renewed all the same, by a thread.
-"""
+"""The client for asyncio, and what it returns besides leases. Nothing here blocks the event loop."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
-from functools import partial
 from typing import TYPE_CHECKING
 
 from leasehold.client.base import BaseClient
-from leasehold.client.body import Body
+from leasehold.client.calls import call, call_each
 from leasehold.client.crowd import check_places, dispose, granted, let_go, settle, tell_where
 from leasehold.client.errand import Errand
 from leasehold.client.grant import BaseGrant, request, transactional
-from leasehold.client.options import handover, require
+from leasehold.client.lease_async import AsyncLease, hold
+from leasehold.client.options import require
 from leasehold.client.place import BasePlace, give_up, soonest
-from leasehold.client.sync import RELEASED
 from leasehold.client.terms import (
     FOR_EVER_NS,
     check_force,
@@ -29,231 +23,34 @@ from leasehold.client.terms import (
     make_claim,
     start_over,
 )
+from leasehold.client.watch_async import AsyncWatch
 from leasehold.core.claim import GiveUp, Sleep, StartOver, Take
-from leasehold.core.holder import State
 from leasehold.core.lease import check_resource
-from leasehold.core.ops import Loss, Lost, Release, Released, Revoke, Unknown
-from leasehold.errors import LeaseHeld, LeaseLost
-from leasehold.patterns import campaign_async, drain, singleton
-from leasehold.patterns.again import AsyncAgain
+from leasehold.core.ops import Released, Revoke, Unknown
+from leasehold.errors import LeaseHeld
+from leasehold.patterns import campaign_async, singleton
 from leasehold.patterns.election import Leader
 from leasehold.patterns.opening import Opening
 from leasehold.patterns.semaphore import AsyncSemaphore
 from leasehold.patterns.session import AsyncSession, new_name
 from leasehold.patterns.several import acquire_all_async
-from leasehold.runtime.batcher import Job
-from leasehold.runtime.tenure import Tenure
-from leasehold.runtime.under import Under
 from leasehold.runtime.watch import Watch
 from leasehold.stores.base import Capability
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Sequence
-    from types import TracebackType
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
     from typing import Any, ParamSpec, Self, TypeVar, Unpack
 
     from leasehold.client.options import Options, Terms
     from leasehold.core.claim import Claim
     from leasehold.core.lease import Contender, Record
-    from leasehold.core.ops import Acquire, Event, Op, Outcome
     from leasehold.core.timing import Duration, Timing
     from leasehold.patterns.campaign_async import AsyncCampaign, AsyncObservation, AsyncTerm
-    from leasehold.patterns.drain import Work
     from leasehold.patterns.several import AsyncBundle
     from leasehold.patterns.singleton import Skipped
-    from leasehold.runtime.engine import Engine
 
     P = ParamSpec("P")
     Result = TypeVar("Result")
-
-WATCH_POLL = 0.5
-"""Seconds after which a watching thread looks whether it is still wanted."""
-
-
-class AsyncLease(Tenure):
-    """A lease held by this process. Use it in an ``async with``, or await ``release()``."""
-
-    _loop: asyncio.AbstractEventLoop
-    _own: Body | None = None
-    """The body of its own 'async with'."""
-    _bodies: tuple[Body, ...] = ()
-    """That one, and those that have entered it again."""
-    _tasks: set[asyncio.Task[Any]] | None = None
-
-    def _settle_in(self) -> None:
-        self._loop = asyncio.get_running_loop()
-
-    @property
-    def lost(self) -> asyncio.Event:
-        """An event to await: set when the lease is lost or released."""
-        self._tick()
-        if self._lost is None:
-            self._lost = asyncio.Event()
-        event: asyncio.Event = self._lost
-        if self._belief.state is State.LOST:  # after it can be found there: whoever ends the lease sets it, or we do
-            event.set()
-        return event
-
-    async def renew(self) -> None:
-        """Renew now, besides the renewals that happen by themselves. Raises `LeaseLost` if it is lost or will be."""
-        op = self._renewal(self._now())
-        if op is None:
-            raise LeaseLost(self.resource, token=self.token, reason=str(self.loss or self._belief.ending))
-        outcome, sent = await _call(self._engine, op)
-        now = self._now()
-        if self._doubts(outcome, now):
-            outcome = await asyncio.to_thread(self._engine.keeper.ask_for_riders, self, outcome)
-            now = self._now()
-        self._answer(outcome, sent, now, 0.0)
-        self.check()
-        if isinstance(outcome, Lost):
-            raise LeaseLost(self.resource, token=self.token, reason=str(outcome.reason))
-        if isinstance(outcome, Unknown):
-            raise outcome.error
-
-    async def release(self) -> bool:
-        """Give it back. True if that ended it, False if it was over already.
-
-        When the store doesn't answer, `StoreUnavailable` is raised, and the release is tried again in the background;
-        either way this lease is not ours any more.
-        """
-        return await self._give_back(self._now(), raising=True)
-
-    async def hand_over(self, to: str, state: bytes = b"", within: Duration = 5.0) -> bool:
-        """End it here, and keep the resource for the holder of that name. True if that ended it, as in ``release()``.
-
-        The successor acquires as anybody does, within that time, and finds the state as ``lease.inherited``; nobody
-        else gets it. If it doesn't come, the queue goes on. A successor that waits already is called at once.
-        """
-        release = handover(self, self._engine.store.guarantees, to, state, within)
-        self.check()
-        return await self._give_back(self._now(), raising=True, release=release)
-
-    def work(self) -> Work:
-        """Count the body of a ``with`` as work in flight. Raises `Draining` once ``drain()`` was called, or `LeaseLost`."""
-        return drain.Work(self)
-
-    async def drain(
-        self,
-        timeout: Duration | None = None,  # noqa: ASYNC109 - it ends the wait, not the work
-        to: str | Callable[[], Any] | None = None,
-        state: bytes | Callable[[], Any] = b"",
-        within: Duration = 5.0,
-    ) -> bool:
-        """Take no more work, wait for what is in flight, then release; or, with ``to``, hand over. True if that ended it.
-
-        Raises `StillWorking` if the time is over first: the lease is kept then, and this may be called again. The name
-        and the state may be functions, which are called when the work has ended; nobody's name, None, means a release.
-        """
-        return await drain.drain_async(self, timeout, to, state, within)
-
-    async def _give_back(self, now: int, *, raising: bool, release: Release | None = None) -> bool:
-        if release is None:
-            release = self._unanswered or Release(self._op.resource, self._op.lease_id)
-        at_work = not raising and self._is_at_work()
-        # Stop believing and renewing first: a late renewal must not follow the release.
-        self._advance(RELEASED, now)
-        if at_work or not self._to_give_back():
-            return False
-        try:
-            outcome, _ = await _call(self._engine, release)
-        except BaseException:
-            self._leave_to_disposer(release)
-            raise
-        if isinstance(outcome, Unknown):
-            self._leave_to_disposer(release)
-            if raising:
-                raise outcome.error
-            return False
-        self._released = True
-        return isinstance(outcome, Released)
-
-    def again(self) -> AsyncAgain[Self]:
-        """Enter it once more: ``async with lease.again():``, in any task. The same lease, with the same token.
-
-        Whoever leaves last gives it back, be it this one or the ``async with`` of the lease; ``release()`` ends it for
-        all. Each body is cancelled when the lease is lost.
-        """
-        return AsyncAgain(self)
-
-    async def __aenter__(self) -> Self:
-        self.check()
-        self._occupy()
-        self._own = self._enter()
-        return self
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        body, self._own = self._own, None
-        assert body is not None
-        await self._leave(body, exc_type)
-
-    def _join(self) -> Body:
-        body = self._enter()
-        with self._lock:
-            self._inside += 1
-        return body
-
-    def _enter(self) -> Body:
-        body = Body()
-        self._bodies = (*self._bodies, body)
-        try:
-            self.check()  # after the body can be found there: a loss from here on cancels it
-        except LeaseLost:
-            self._bodies = tuple(other for other in self._bodies if other is not body)
-            raise
-        return body
-
-    async def _leave(self, body: Body, exc_type: type[BaseException] | None) -> None:
-        self._bodies = tuple(other for other in self._bodies if other is not body)
-        now = self._now()
-        self._tick(now)
-        loss = self._belief.loss or (Loss.EXPIRED if now >= self._deadline_ns else None)
-        body.take_back()
-        if self._is_last_out():
-            try:
-                await self._give_back(now, raising=False)
-            except asyncio.CancelledError:
-                if not body.was_ours():
-                    raise
-        if loss is not None and loss is not Loss.RELEASED and (exc_type is None or body.was_cancelled_by_us(exc_type)):
-            raise LeaseLost(self.resource, token=self.token, reason=str(loss)) from None
-
-    def _wake(self) -> None:
-        if self._lost is not None or (self._bodies and self._belief.loss is not Loss.RELEASED):
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                self._loop.call_soon_threadsafe(self._interrupt)
-
-    def _interrupt(self) -> None:
-        if self._lost is not None:
-            self._lost.set()
-        if self._belief.loss is not Loss.RELEASED:
-            for body in self._bodies:
-                body.cancel()
-
-    def _fork(self) -> None:
-        super()._fork()
-        if self._lost is not None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                self._lost.set()
-
-    def _call(self, callback: Callable[[Any], object]) -> None:
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._run, callback)
-
-    def _run(self, callback: Callable[[Any], object]) -> None:
-        result = callback(self)
-        if inspect.iscoroutine(result):
-            task = self._loop.create_task(result)
-            if self._tasks is None:
-                self._tasks = set()
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-
-
-class AsyncChildLease(Under, AsyncLease):
-    """A lease under another one."""
 
 
 class Acquisition(Opening[AsyncLease]):
@@ -276,8 +73,8 @@ class AsyncGrant(BaseGrant):
         if self._lease is None:
             engine = self._engine
             engine.require_open()
-            outcome, sent = await _call(engine, self._renewal())
-            self._lease = _hold(engine, self._op, self._terms, self._confirmed(outcome, sent), sent)
+            outcome, sent = await call(engine, self._renewal())
+            self._lease = hold(engine, self._op, self._terms, self._confirmed(outcome, sent), sent)
         lease: AsyncLease = self._lease
         return lease
 
@@ -298,6 +95,8 @@ class AsyncPlace(BasePlace):
         if self._lease is None:
             until = self._until(timeout)
             try:
+                await self._client._listen()
+                tell_where(self._engine, [self])
                 self._settle(await self._client._pursue(self._claim, self._terms, until))
             except BaseException:
                 self.leave()
@@ -405,7 +204,7 @@ class AsyncClient(BaseClient):
         """Give several back, in one batch. What gets no answer is given back in the background."""
         given = let_go(self._engine, leases)
         try:
-            answers = await _call_each(self._engine, [release for _, release in given])
+            answers = await call_each(self._engine, [release for _, release in given])
             settle(given, [outcome for outcome, _ in answers])
         finally:
             dispose(self._engine, given)
@@ -513,7 +312,7 @@ class AsyncClient(BaseClient):
         yet: until it has, only the fencing token keeps its writes out.
         """
         self._engine.require_open()
-        outcome, _ = await _call(self._engine, Revoke(check_resource(resource), check_force(force)))
+        outcome, _ = await call(self._engine, Revoke(check_resource(resource), check_force(force)))
         if isinstance(outcome, Unknown):
             raise outcome.error
         return outcome.free_in_ns / 1e9 if isinstance(outcome, Released) else None
@@ -589,7 +388,7 @@ class AsyncClient(BaseClient):
         return campaign_async.AsyncObservation(self, check_resource(name))
 
     async def close(self) -> None:
-        """Release what is held, within a second, and end."""
+        """Release what is held and leave the queues, within a second, and end."""
         await asyncio.to_thread(self._engine.close)
 
     async def __aenter__(self) -> Self:
@@ -621,10 +420,10 @@ class AsyncClient(BaseClient):
         engine = self._engine
         clock = engine.clock
         while True:
-            outcome, sent = await _call(engine, claim.sending())
+            outcome, sent = await call(engine, claim.sending())
             decision = claim.after(outcome, sent, clock.now())
             if isinstance(decision, Take):
-                return _hold(engine, claim.op, terms, decision, sent)
+                return hold(engine, claim.op, terms, decision, sent)
             if isinstance(decision, GiveUp):
                 raise decision.error
             if isinstance(decision, Sleep):
@@ -658,8 +457,8 @@ class AsyncClient(BaseClient):
 
     async def _ask(self, places: Sequence[AsyncPlace]) -> int:
         """Ask for all of these together, and return when to ask again."""
-        answers = await _call_each(self._engine, [place._claim.sending() for place in places])
-        return soonest(places, answers, _hold)
+        answers = await call_each(self._engine, [place._claim.sending() for place in places])
+        return soonest(places, answers, hold)
 
     async def _pause(self, places: Sequence[AsyncPlace], until_ns: int) -> None:
         """Wait until then, or until one of them is called."""
@@ -685,76 +484,3 @@ class AsyncClient(BaseClient):
         for claim in claims:
             waiters.mute(claim.op.lease_id)  # a call that comes while we ask is for the next time
         return called.is_set()
-
-
-class AsyncWatch:
-    """Iterate over it with ``async for``; close it when done. Enter or await it first, to miss nothing from there on."""
-
-    def __init__(self, watch: Watch) -> None:
-        self._watch = watch
-        self._opening = Errand(watch.open)
-        self._polling = Errand(partial(watch.poll, WATCH_POLL))
-
-    def __await__(self) -> Generator[Any, None, Self]:
-        return self.__aenter__().__await__()
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Event:
-        """Wait for the next event."""
-        await self
-        while (event := self._watch.take()) is None:
-            if self._watch.ended:
-                self.close()
-                raise StopAsyncIteration
-            await self._polling.run()
-        return event
-
-    def close(self) -> None:
-        """End the stream."""
-        self._watch.close()
-
-    async def __aenter__(self) -> Self:
-        if not self._watch.opened and not self._watch.ended:
-            await self._opening.run()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self.close()
-
-
-def _hold(engine: Engine, op: Acquire, terms: Terms, take: Take, sent_ns: int) -> AsyncLease:
-    make = AsyncLease if terms.parent is None else partial(AsyncChildLease, parent=terms.parent)
-    lease = make(
-        engine,
-        op,
-        terms.timing,
-        token=take.token,
-        sent_ns=sent_ns,
-        deadline_ns=take.deadline_ns,
-        owner=asyncio.current_task(),
-        max_hold_ns=terms.max_hold_ns,
-        stall_after_ns=terms.stall_after_ns,
-        inherited=take.state,
-    )
-    lease._settle_in()
-    engine.hold(lease)
-    return lease
-
-
-async def _call(engine: Engine, op: Op) -> tuple[Outcome, int]:
-    """Have the operation sent with the next batch; return the outcome, and the time before it was sent."""
-    return (await _call_each(engine, [op]))[0]
-
-
-async def _call_each(engine: Engine, ops: Sequence[Op]) -> Sequence[tuple[Outcome, int]]:
-    """Have several sent together, in as few batches as the store takes them."""
-    loop = asyncio.get_running_loop()
-    jobs = [Job(op, loop.create_future(), loop) for op in ops]
-    engine.batcher.submit(*jobs)
-    try:
-        return [await job.answer for job in jobs]
-    except asyncio.CancelledError:
-        engine.batcher.withdraw(*jobs)
-        raise

@@ -18,7 +18,7 @@ from leasehold.errors import LeaseholdError
 if TYPE_CHECKING:
     from typing import Self
 
-    from leasehold.client.sync import Lease
+    from leasehold.client.lease import Lease
 
 
 class Child:

@@ -1,0 +1,55 @@
+"""The stream of events for asyncio: a thread waits, and the loop goes on."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from leasehold.client.errand import Errand
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from typing import Any, Self
+
+    from leasehold.core.ops import Event
+    from leasehold.runtime.watch import Watch
+
+WATCH_POLL = 0.5
+"""Seconds after which a watching thread looks whether it is still wanted."""
+
+
+class AsyncWatch:
+    """Iterate over it with ``async for``; close it when done. Enter or await it first, to miss nothing from there on."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+        self._opening = Errand(watch.open)
+        self._polling = Errand(partial(watch.poll, WATCH_POLL))
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self.__aenter__().__await__()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Event:
+        """Wait for the next event."""
+        await self
+        while (event := self._watch.take()) is None:
+            if self._watch.ended:
+                self.close()
+                raise StopAsyncIteration
+            await self._polling.run()
+        return event
+
+    def close(self) -> None:
+        """End the stream."""
+        self._watch.close()
+
+    async def __aenter__(self) -> Self:
+        if not self._watch.opened and not self._watch.ended:
+            await self._opening.run()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
