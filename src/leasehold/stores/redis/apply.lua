@@ -30,6 +30,7 @@ local dirty = {}
 local unlinked = {} -- children that left their parent
 local linked = {} -- children that came to one
 local childless = {} -- parents that have none any more
+local ended = {} -- the records of children that ended with their parent, and had nothing else to say
 local events = {}
 local watched -- whether anybody hears of events, once that was asked
 local notices = {}
@@ -91,17 +92,27 @@ local function prefetch(names)
     end
 end
 
-local function children_of(resource, token)
-    local found = {}
-    local names = redis.call('SMEMBERS', prefix .. 'c:' .. resource)
-    for name in pairs(linked[resource] or {}) do
+-- The names of all that may stand under it, in order, with their records at hand.
+local function names_under(resource)
+    local names, seen = redis.call('SMEMBERS', prefix .. 'c:' .. resource), linked[resource] or {}
+    for index = #names, 1, -1 do
+        if seen[names[index]] then
+            table.remove(names, index)
+        end
+    end
+    for name in pairs(seen) do
         names[#names + 1] = name
     end
     table.sort(names)
     prefetch(names)
-    for index, name in ipairs(names) do
+    return names
+end
+
+local function children_of(resource, token)
+    local found = {}
+    for _, name in ipairs(names_under(resource)) do
         local child = load(name)
-        if name ~= names[index - 1] and child.parent == resource and child.parent_token == token then
+        if child.parent == resource and child.parent_token == token then
             found[#found + 1] = child
         end
     end
@@ -354,13 +365,42 @@ end
 
 -- --- endings -----------------------------------------------------------------------------------------------------
 
+-- End all under a lease that have no queue and nothing under them, and return the others. There may be thousands, and to
+-- make an entry of each would take most of the time.
+local function end_quiet_children(resource, token, kind)
+    local others = {}
+    for _, name in ipairs(names_under(resource)) do
+        local packed = not entries[name] and fetched[name]
+        local record
+        if packed then
+            local form, minted, _, id, ttl, granted, renewed, renewals, holder, _, _, metadata, rest =
+                struct.unpack(HEAD, packed)
+            local tail = form == TAILED and cmsgpack.unpack(string.sub(packed, rest)) or {}
+            if id ~= '' and tail.parent == resource and tail.parent_token == token and granted <= now
+                and not tail.waiting and not tail.children then
+                record = struct.pack(
+                    HEAD, PLAIN, minted, now, 0, '', ttl, granted, renewed, renewals, #holder, holder, #kind, kind, 0,
+                    '', #metadata, metadata
+                )
+                fetched[name], ended[name] = record, record
+                event(kind, {resource = name, token = minted, holder = holder}, 0)
+            end
+        end
+        if not record then
+            local child = load(name)
+            if child.parent == resource and child.parent_token == token and child.id ~= '' then
+                others[#others + 1] = child
+            end
+        end
+    end
+    return others
+end
+
 -- End a live lease, and in the same step whatever stands under it. `to`: who is to have it next, if somebody is named.
 local function finish(entry, kind, free_at, to)
     if entry.children then
-        for _, child in ipairs(children_of(entry.resource, entry.token)) do
-            if child.id ~= '' then
-                finish(child, kind, now)
-            end
+        for _, child in ipairs(end_quiet_children(entry.resource, entry.token, kind)) do
+            finish(child, kind, now)
         end
         childless[entry.resource] = true
         linked[entry.resource] = nil
@@ -773,6 +813,10 @@ local function write()
     end
     if minted then
         redis.call('SET', KEYS[1], number(floor))
+    end
+    local kept = milliseconds_to(now + KEEP)
+    for resource, record in pairs(ended) do
+        redis.call('SET', prefix .. 'r:' .. resource, record, 'PX', kept)
     end
     for resource, entry in pairs(dirty) do
         local life = milliseconds_to(math.max(now, dead_at(entry)) + KEEP)
