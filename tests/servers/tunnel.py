@@ -20,12 +20,16 @@ class Tunnel:
         self.port: int = self._listener.getsockname()[1]
         self._ends: list[socket.socket] = [self._listener]
         self._dead = threading.Event()
+        self._serving = threading.Thread(target=self._serve, daemon=True)
 
     def __enter__(self) -> Self:
-        threading.Thread(target=self._serve, daemon=True).start()
+        self._serving.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._serving.join()  # or a connection that comes at this moment stays open
         for end in self._ends:
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
