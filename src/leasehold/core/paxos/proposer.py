@@ -62,6 +62,8 @@ class Proposer:
     """Whether anything rides on it, or on what it rides on, by way of it."""
     ended = 0
     """How many leases under it somebody has ended, by the most that an acceptor told."""
+    since_us = 0
+    """Since when it waits, for people."""
     _told_ended = _doubts = 0
     _mending = 0
     """How many were handed it, and haven't answered."""
@@ -95,7 +97,12 @@ class Proposer:
         if self.token:
             return self.renew(self.op.ttl_ns, now)
         self.n = self.ballots.fresh(wall_us)
-        return [self._begin(Kind.ACCEPT, Accept(self.op, self.n, self.ticket), now, self.op.ttl_ns)]
+        return [self._begin(Kind.ACCEPT, self._request(wall_us), now, self.op.ttl_ns)]
+
+    def _request(self, wall_us: int) -> Accept:
+        if self.op.queue and not self.since_us:
+            self.since_us = wall_us
+        return Accept(self.op, self.n, self.ticket, since_us=self.since_us)
 
     def again(self, now: int, wall_us: int) -> list[Step]:
         """Begin an attempt after a split vote: everybody else is asked to hold back first."""
@@ -343,13 +350,13 @@ class Proposer:
             return [blocked]
         return [Send(0, Withdraw(self.op.resource, self.op.lease_id, self.n, leave=True), but=refusing), blocked]
 
-    def _on_prepare(self, attempt: Attempt, now: int, wall_us: int) -> list[Step]:  # noqa: ARG002
+    def _on_prepare(self, attempt: Attempt, now: int, wall_us: int) -> list[Step]:
         blocked = self.believed(attempt)
         if blocked is not None:
             return self._give_up(attempt, blocked)
         promised = attempt.said(Promised)
         if promised >= self.majority:
-            return [self._begin(Kind.ACCEPT, Accept(self.op, self.n, self.ticket), now, self.op.ttl_ns)]
+            return [self._begin(Kind.ACCEPT, self._request(wall_us), now, self.op.ttl_ns)]
         if promised + self.acceptors - len(attempt.answers) < self.majority:
             return self._give_up(attempt, BackOff())
         return []

@@ -42,6 +42,7 @@ def places(slot: Slot, now: int) -> tuple[Place, ...]:
 def _draw(waiting: Waiting, item: Accept) -> int:
     """Return the asker's ticket: the majority's, where it has one already, or else the next one here."""
     place = next(waiter for waiter in waiting.queue if waiter.lease_id == item.op.lease_id)
+    place.since_us = item.since_us or place.since_us
     place.ticket = item.ticket or place.ticket or max(waiter.ticket for waiter in waiting.queue) + 1
     waiting.queue.sort(key=lambda waiter: (-waiter.priority, waiter.ticket))
     return place.ticket
