@@ -206,7 +206,7 @@ acquire = st.builds(
     parent, number, number, number, number, number, number, st.booleans(),
 )  # fmt: skip
 item: st.SearchStrategy[Any] = st.one_of(
-    st.builds(frames.AcceptItem, st.builds(m.Accept, acquire, number, number, number)),
+    st.builds(frames.AcceptItem, st.builds(m.Accept, acquire, number, number, number, number)),
     st.builds(frames.PrepareItem, st.builds(m.Prepare, name, name, number)),
     st.builds(
         frames.ExtendItem,

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from leasehold.core.paxos.acceptor import Answer
+    from leasehold.core.paxos.attempt import Attempt
     from leasehold.core.paxos.messages import Verdict
-    from leasehold.core.paxos.proposer import Attempt
     from leasehold.core.paxos.slot import Slot
     from leasehold.core.paxos.steps import Step
 

@@ -29,7 +29,7 @@ def problem(item: Item) -> str:
     """Say what is wrong with an item; empty: nothing."""
     if isinstance(item, Accept):
         op = item.op
-        if not 0 <= item.token <= item.n or not 0 <= item.ticket < TOKEN_LIMIT:
+        if not 0 <= item.token <= item.n or not 0 <= item.ticket < TOKEN_LIMIT or not 0 <= item.since_us < TOKEN_LIMIT:
             return "a number is out of bounds"
         return _bad_name(op.resource, op.lease_id) or _too_long(op.holder, op.notify) or _details(op)
     if isinstance(item, Scan):

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.heavy
 
-TTL = 2.0
+TTL = 3.0
 RIDERS = 300
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[PaxosCluster]:
-    with paxos_cluster(3, "--max-ttl", "3s") as cluster:
+    with paxos_cluster(3, "--max-ttl", "4s") as cluster:
         yield cluster
 
 

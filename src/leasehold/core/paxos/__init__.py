@@ -9,7 +9,8 @@
 ``riders``      what rides on a lease, as one acceptor has it
 ``starting``    how an acceptor begins: after a crash, a clean shutdown, or the loss of its disk
 ``proposer``    gets, renews and gives back one lease, by asking all acceptors
-``steps``       what a proposer says to do
+``attempt``     one question of it to all acceptors, and what they said
+``steps``       what it says to do
 ``session``     leases that ride on another one: who keeps them, and until when
 ``merging``     what several acceptors push or show, as one
 ``marks``       short numbers for long names

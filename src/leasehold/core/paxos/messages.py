@@ -23,6 +23,8 @@ class Accept(NamedTuple):
     """The place in the queue that a majority gave, once there is one."""
     token: int = 0
     """0: this is an acquisition, and its token is ``n``."""
+    since_us: int = 0
+    """Since when the owner waits, by its own wall clock, so that all acceptors say the same; for people."""
 
 
 class Prepare(NamedTuple):

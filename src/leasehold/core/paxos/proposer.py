@@ -17,10 +17,10 @@ It decides and counts; whoever drives it sends what it returns, and calls `on_ve
 
 from __future__ import annotations
 
-from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from leasehold.core.ops import Loss, Renew
+from leasehold.core.paxos.attempt import Attempt, Kind
 from leasehold.core.paxos.ballots import majority
 from leasehold.core.paxos.messages import (
     Accept,
@@ -50,44 +50,6 @@ if TYPE_CHECKING:
     from leasehold.core.paxos.steps import Step
 
 
-class Kind(Enum):
-    """What an attempt is for."""
-
-    PREPARE = auto()
-    ACCEPT = auto()
-    EXTEND = auto()
-    DROP = auto()
-
-
-class Attempt:
-    """One question to all acceptors, and what they said."""
-
-    __slots__ = ("answers", "granted_ns", "kept", "kind", "n", "number", "open", "sent_ns", "ttl_ns")
-
-    def __init__(self, kind: Kind, number: int, n: int, sent_ns: int, ttl_ns: int) -> None:
-        self.kind = kind
-        self.number = number
-        self.n = n
-        self.sent_ns = sent_ns
-        """Before its first message left. All deadlines count from here, whenever the answers come."""
-        self.ttl_ns = ttl_ns
-        self.answers: dict[str, Verdict] = {}
-        """By acceptor: a copy of a reply is no second vote."""
-        self.open = True
-        """False once it is decided: what comes later changes nothing."""
-        self.kept = False
-        """A renewal that has succeeded: whoever lacks the lease may be handed it."""
-        self.granted_ns = 0
-        """For how long, then."""
-
-    def said(self, verdict: type[Verdict]) -> int:
-        """Count the acceptors that said so."""
-        return sum([type(answer) is verdict for answer in self.answers.values()])
-
-
-# --- the proposer -------------------------------------------------------------------------------------------------
-
-
 class Proposer:
     """One lease id: from its first request to its end."""
 
@@ -100,6 +62,8 @@ class Proposer:
     """Whether anything rides on it, or on what it rides on, by way of it."""
     ended = 0
     """How many leases under it somebody has ended, by the most that an acceptor told."""
+    since_us = 0
+    """Since when it waits, for people."""
     _told_ended = _doubts = 0
     _mending = 0
     """How many were handed it, and haven't answered."""
@@ -133,7 +97,12 @@ class Proposer:
             return self.renew(self.op.ttl_ns, now)
         self.ballots.saw(self.op.seen_token)
         self.n = self.ballots.fresh(wall_us)
-        return [self._begin(Kind.ACCEPT, Accept(self.op, self.n, self.ticket), now, self.op.ttl_ns)]
+        return [self._begin(Kind.ACCEPT, self._request(wall_us), now, self.op.ttl_ns)]
+
+    def _request(self, wall_us: int) -> Accept:
+        if self.op.queue and not self.since_us:
+            self.since_us = wall_us
+        return Accept(self.op, self.n, self.ticket, since_us=self.since_us)
 
     def again(self, now: int, wall_us: int) -> list[Step]:
         """Begin an attempt after a split vote: everybody else is asked to hold back first."""
@@ -285,7 +254,9 @@ class Proposer:
         if self.rides is not None and not self._is_carried():
             attempt.open = more
             return [] if more else [NoAnswer()]
-        self.ended = max([self.ended, *[ack.ended for ack in attempt.answers.values() if isinstance(ack, Ack)]])
+        for answer in attempt.answers.values():
+            if isinstance(answer, Ack) and answer.ended > self.ended:
+                self.ended = answer.ended
         if session is not None and session.riders and session.lacks(self.deadline_ns):
             if more:
                 return []
@@ -334,7 +305,7 @@ class Proposer:
         return Refusal(whys[-1]) if len(whys) > self.acceptors - self.majority else None
 
     def _on_majority(self, attempt: Attempt, now: int) -> list[Step]:
-        ttl_ns = _granted(attempt)
+        ttl_ns = attempt.shortest_ns()
         deadline = self.deadline(attempt, ttl_ns)
         if self.rides is not None:
             if not self._is_carried():
@@ -347,7 +318,7 @@ class Proposer:
         self.deadline_ns = deadline
         if self.rides is not None:
             self.rides.join(self)
-        self.state = _handed_over(attempt)
+        self.state = attempt.handed_over()
         return [Won(self.token, ttl_ns, deadline, self.state)]
 
     def deadline(self, attempt: Attempt, ttl_ns: int) -> int:
@@ -378,7 +349,7 @@ class Proposer:
 
     def _may_be_refused(self, attempt: Attempt) -> bool:
         """Whether those who haven't answered yet decide if the queue is full: only a majority's word counts."""
-        refused, silent = _refusing(attempt), self.acceptors - len(attempt.answers)
+        refused, silent = attempt.refusing(), self.acceptors - len(attempt.answers)
         return 0 < len(refused) < self.majority <= len(refused) + silent
 
     def _wait(self, attempt: Attempt, blocked: Blocked) -> list[Step]:
@@ -387,12 +358,12 @@ class Proposer:
             return self._give_up(attempt, blocked)
         attempt.open = False
         self.attempt = None
-        refusing = _refusing(attempt)
+        refusing = attempt.refusing()
         if len(refusing) == self.acceptors:
             return [blocked]
         return [Send(0, Withdraw(self.op.resource, self.op.lease_id, self.n, leave=True), but=refusing), blocked]
 
-    def _on_prepare(self, attempt: Attempt, now: int, wall_us: int) -> list[Step]:  # noqa: ARG002
+    def _on_prepare(self, attempt: Attempt, now: int, wall_us: int) -> list[Step]:
         blocked = self.believed(attempt)
         if blocked is not None:
             return self._give_up(attempt, blocked)
@@ -401,7 +372,7 @@ class Proposer:
             return self._give_up(attempt, refusal)
         promised = attempt.said(Promised)
         if promised >= self.majority:
-            return [self._begin(Kind.ACCEPT, Accept(self.op, self.n, self.ticket), now, self.op.ttl_ns)]
+            return [self._begin(Kind.ACCEPT, self._request(wall_us), now, self.op.ttl_ns)]
         if promised + self.acceptors - len(attempt.answers) < self.majority:
             return self._give_up(attempt, BackOff())
         return []
@@ -436,7 +407,7 @@ class Proposer:
         return sum([isinstance(answer, Ack) and answer.extended for answer in attempt.answers.values()])
 
     def _on_extended(self, attempt: Attempt, now: int) -> list[Step]:
-        attempt.granted_ns = ttl_ns = _granted(attempt)
+        attempt.granted_ns = ttl_ns = attempt.shortest_ns()
         deadline = self.deadline(attempt, ttl_ns)
         if self.rides is not None:
             self.deadline_ns = self.rides.root.deadline_ns
@@ -473,10 +444,10 @@ class Proposer:
     def _on_loss(self, attempt: Attempt) -> list[Step]:
         """Say why it can't be renewed any more. Nothing is withdrawn: what is left of it protects the holder still."""
         attempt.open = False
-        self._get_off()
         refusal = self.refused(attempt)
         if refusal is not None:
             return [refusal]
+        self._get_off()
         gone = [answer for answer in attempt.answers.values() if isinstance(answer, Gone)]
         for reason in (Loss.REVOKED, Loss.RELEASED, Loss.TAKEN):
             left = [answer.remaining_ns for answer in gone if answer.reason is reason]
@@ -497,23 +468,6 @@ class Proposer:
             return [refusal]
         free_in = [answer.free_in_ns for answer in attempt.answers.values() if isinstance(answer, Dropped)]
         return [Freed(max(free_in, default=None))]
-
-
-def _refusing(attempt: Attempt) -> tuple[str, ...]:
-    """Return the acceptors whose queue is full."""
-    return tuple([who for who, answer in attempt.answers.items() if isinstance(answer, HeldBy) and answer.refused])
-
-
-def _handed_over(attempt: Attempt) -> str:
-    """Return what the last holder has left: what those say who know of the newest one."""
-    acks = [answer for answer in attempt.answers.values() if isinstance(answer, Ack)]
-    newest = max([ack.after for ack in acks])
-    return max([ack.state for ack in acks if ack.after == newest])
-
-
-def _granted(attempt: Attempt) -> int:
-    """Return for how long each acceptor of the majority keeps others out."""
-    return min([answer.ttl_ns for answer in attempt.answers.values() if isinstance(answer, Ack)])
 
 
 _TELL_THE_FLOOR = (Low, HeldBy, Gone)

@@ -27,6 +27,7 @@ def wait(acceptor: Acceptor, slot: Slot, item: Accept, now: int, *, by: str, fre
     if item.op.queue and not held.refused and slot.waiting is not None:
         place = slot.waiting.find(item.op.lease_id)
         assert place is not None
+        place.since_us = item.since_us or place.since_us
         ticket = _draw(slot.waiting, place, item.ticket)
         position = max(slot.waiting.position(place), 0 if by else 1)
     floor = acceptor.floor_of(slot)
