@@ -47,6 +47,8 @@ COLLECT_MOST: Final = 500
 KEEP: Final = 60
 """Seconds for which the entry of a free resource is kept."""
 COLLECT_WITHIN: Final = 0.5
+REHEARSED_WITHIN: Final = 0.5
+"""Seconds; what takes longer isn't worth the wait."""
 IN_TRANSACTION: Final = 5.0
 """Seconds that an operation in the caller's transaction waits for a row which another one has locked."""
 CALLED: Final = Capability.PUSH | Capability.WATCH
@@ -230,7 +232,7 @@ class PostgresStore:
         """Let the connection get to know the functions, now that there is time: somebody begins to wait."""
         self._rehearsed = True
         with contextlib.suppress(LeaseholdError, Refused):
-            self._pool.ask(self._statements.rehearse, [self._namespace], timeout)
+            self._pool.ask(self._statements.rehearse, [self._namespace], min(timeout, REHEARSED_WITHIN))
 
     def _request(self, ops: Sequence[Op], timeout: float) -> tuple[Statement, list[bytes]]:
         """Return the call for these: a lone plain one has a shorter way."""

@@ -71,6 +71,12 @@ BEGIN
         PERFORM release(ns, name, 'a', 100);
         PERFORM acquire(ns, name, 'b', '', 1000000, true, 'nobody', 0, '', 100);
         PERFORM release(ns, name, 'b', 100);
+        PERFORM acquire(ns, name, 'c', '', 1000000, false, '', 0, '', 100);
+        PERFORM acquire(ns, name, 'd', 'heir', 1000000, true, 'nobody', 0, '', 100), contenders(ns, name);
+        PERFORM apply(ns, json_build_array(json_build_object(
+            'kind', 'L', 'resource', name, 'lease_id', 'c', 'holder', 'heir', 'ttl', 1000000, 'metadata', 'left')), 100);
+        PERFORM acquire(ns, name, 'd', 'heir', 1000000, true, 'nobody', 0, '', 100);
+        PERFORM release(ns, name, 'd', 100);
         RAISE SQLSTATE 'LH002';
     EXCEPTION
         WHEN SQLSTATE 'LH002' THEN PERFORM commit_as(lax => true);
