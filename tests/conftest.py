@@ -38,7 +38,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests that may be tried again."""
     here = Path(__file__).parent
     for item in items:
-        if item.path.relative_to(here).parts[0] not in PURE:
+        if item.path.relative_to(here).parts[0] not in PURE and item.get_closest_marker("chaos") is None:
             item.add_marker(pytest.mark.flaky(reruns=2, reruns_delay=1, rerun_except=UNSAFE))
 
 
