@@ -30,7 +30,7 @@ for ignored in (signal.SIGQUIT, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_DFL)
 
 
-PURE = ("core", "docs", "fencing", "sim", "bench")
+PURE = ("core", "docs", "fencing", "fuzz", "sim", "bench")
 UNSAFE = [r"\.token", "two holders", "out of order", "stale", "overlap"]
 
 
