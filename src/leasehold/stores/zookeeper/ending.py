@@ -139,6 +139,8 @@ def _let_go(desk: Desk, op: Release, holding: Holding, start: int) -> Steps:
         found = identity(answer)
         if found is None or found.is_spent:
             break
+        if found.is_closed:  # by another release of the same lease, whose answer is yet to come
+            return NotHeld()
         holding.version = found.version
     return None
 
@@ -191,7 +193,7 @@ def _clear(desk: Desk, op: Release, mark: str, sight: Sight, main: Session) -> S
     lease, own = sight.lease, sight.identity
     held = sight.holds(mark)
     holding = own_holding(desk, lease) if held and lease is not None else None
-    if holding is not None and holding.closed_until_ns:
+    if (holding is not None and holding.closed_until_ns) or (held and own is not None and own.is_closed):
         return NotHeld()
     desk.bells.leave(main, op.lease_id)
     buried = own is not None and own.is_tombstone

@@ -75,6 +75,11 @@ class Identity(NamedTuple):
         return "tombstone" in self.said
 
     @property
+    def is_closed(self) -> bool:
+        """Whether it was released, and the resource is kept for somebody, or closed for a while."""
+        return "closed" in self.said
+
+    @property
     def is_spent(self) -> bool:
         """Whether there is no lease to it any more."""
         return self.is_tombstone or "forced" in self.said
