@@ -65,6 +65,7 @@ class Proposer:
     since_us = 0
     """Since when it waits, for people."""
     _told_ended = _doubts = 0
+    _stamp = _stamped = 0
     _resumed = False
     """Its deadline is what somebody else believes."""
     _mending = 0
@@ -200,7 +201,10 @@ class Proposer:
 
     def stamp(self) -> int:
         """Return the number that stands for this lease, as far as it has got."""
-        return stamp(self.op.resource, self.token or self.n)
+        number = self.token or self.n
+        if self._stamped != number:
+            self._stamp, self._stamped = stamp(self.op.resource, number), number
+        return self._stamp
 
     def _get_off(self) -> None:
         if self.rides is not None:
