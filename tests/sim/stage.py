@@ -6,6 +6,7 @@ import heapq
 from typing import TYPE_CHECKING, NamedTuple
 
 from leasehold.core.clock import MILLISECOND, SECOND
+from leasehold.core.ops import Loss, Release
 from leasehold.core.paxos.messages import Reply, Request
 from leasehold.sim.client import Client, SessionClient
 from leasehold.sim.network import Network
@@ -40,6 +41,17 @@ class Told(Client):
 
     def release(self, resource: str) -> None:
         self.give_back(self.tenancies[resource])
+
+    def want_again(self, resource: str) -> None:
+        self.turns += 1
+        self.want(resource)
+
+    def hand_over(self, resource: str, heir: str) -> None:
+        tenancy = self.tenancies[resource]
+        state = f"{tenancy.proposer.token}/{heir}"
+        op = Release(resource, tenancy.owner, successor=heir, state=state, reserve_ns=10 * SECOND)
+        self.let_go(tenancy, Loss.RELEASED)
+        self.do(tenancy, tenancy.proposer.release(op, self.now))
 
     def has(self, resource: str) -> bool:
         tenancy: Tenancy | None = self.tenancies.get(resource)

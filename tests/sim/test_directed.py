@@ -142,6 +142,20 @@ def word_that_comes_too_late(cast: Cast) -> Stage:
     return stage
 
 
+def handover_that_one_acceptor_still_keeps(cast: Cast) -> Stage:
+    """It has missed the heir's whole turn, and has what was left for it when the heir comes again."""
+    stage = Stage(cast, fates=(Fate("c1", "a", object, (), 400 * MILLISECOND),))
+    c0, c1 = stage.client("c0"), stage.client("c1")
+    stage.at(0, c0.want, "x")
+    stage.at(100 * MILLISECOND, c0.hand_over, "x", "c1")
+    stage.at(200 * MILLISECOND, c1.want, "x")
+    stage.at(300 * MILLISECOND, c1.release, "x")
+    stage.at(500 * MILLISECOND, c1.want_again, "x")
+    stage.run(600 * MILLISECOND)
+    assert (stage.world.tally.acquisitions, stage.world.tally.handovers) == (3, 1)
+    return stage
+
+
 @pytest.mark.parametrize(
     ("schedule", "mutant", "invariant"),
     [
@@ -150,6 +164,7 @@ def word_that_comes_too_late(cast: Cast) -> Stage:
         (crash_before_the_write, "answers before it is written", "I5"),
         (acceptor_that_lost_a_child, "counts after the bound", "I7"),
         (word_that_comes_too_late, "counts late words", "I7"),
+        (handover_that_one_acceptor_still_keeps, "takes whatever was left", "I9"),
         (clock_that_stood_still, "counts fresh installs", "I2"),
         (clocks_that_stood_still, "mends under a new number", "I2"),
     ],

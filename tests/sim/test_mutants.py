@@ -12,6 +12,7 @@ BY_HAND = {
     "answers before it is written",
     "counts after the bound",
     "counts late words",
+    "takes whatever was left",
     "does not close",
     "seeds before the silence",
     "counts fresh installs",

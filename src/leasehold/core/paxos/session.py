@@ -11,7 +11,8 @@ Whoever lacks a rider is handed it again, under the number that a majority has c
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections import deque
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from leasehold.core.ops import Renew
 from leasehold.core.paxos.messages import Ack, Extend, Low
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 
     from leasehold.core.paxos.messages import Verdict
     from leasehold.core.paxos.proposer import Proposer
+
+
+AT_ONCE: Final = 2000
+"""How many riders are on their way at a time: a renewal of ten thousand must not wait for all of them."""
 
 
 class Keeping:
@@ -42,6 +47,8 @@ class Handing(NamedTuple):
     """A rider on its way to an acceptor that lacks it."""
 
     rider: Proposer
+    stamp: int
+    who: str
     sent_ns: int
 
 
@@ -66,7 +73,11 @@ class Session:
         self.fingerprint = 0
         self.certain_ns = root.deadline_ns
         """Until when a majority is known to keep each of them."""
-        self.handing: dict[int, Handing] = {}
+        self._handing: dict[int, Handing] = {}
+        self._backlog: deque[tuple[Proposer, str]] = deque()
+        """What is to be handed to whom, when there is room."""
+        self._on_the_way: set[tuple[int, str]] = set()
+        """The same, and what has been sent."""
         self._rising: dict[int, Rise] = {}
         """By number, until a majority has confirmed it."""
         self._risers: dict[int, Rise] = {}
@@ -153,42 +164,61 @@ class Session:
 
     # --- handing them to those who lack them ------------------------------------------------------------------------
 
-    def begin(self) -> None:
-        """Renew the root: what was not answered by now is not waited for."""
-        self.handing.clear()
-        self._rising.clear()
-        self._risers.clear()
+    def begin(self, now: int) -> None:
+        """Renew the root; what has not been answered for a whole TTL was lost, and may be sent again.
+
+        What is younger may have been answered already, since nobody listens between two renewals.
+        """
+        lost_ns = now - self.root.op.ttl_ns
+        self._handing = {number: one for number, one in self._handing.items() if one.sent_ns > lost_ns}
+        self._on_the_way = {(one.stamp, one.who) for one in self._handing.values()}
+        self._backlog.clear()  # whoever lacks something will say so
+        self._rising = {number: one for number, one in self._rising.items() if one.sent_ns > lost_ns}
+        self._risers = {one.stamp: one for one in self._rising.values()}
 
     def hand_out(self, riders: Iterable[Proposer], who: str, now: int) -> list[Send]:
-        """Send them to an acceptor that lacks them; but not what no majority keeps any more: that may have been ended."""
-        sends = []
+        """Send them to an acceptor that lacks them, some at a time."""
         for rider in riders:
-            if now >= self.deadline(rider.stamp()):
+            one = (rider.stamp(), who)
+            if one not in self._on_the_way:
+                self._on_the_way.add(one)
+                self._backlog.append((rider, who))
+        return self._send_some(now)
+
+    def _send_some(self, now: int) -> list[Send]:
+        """Send what there is room for; but not what no majority keeps any more: that may have been ended."""
+        sends = []
+        while self._backlog and len(self._handing) + len(self._rising) < AT_ONCE:
+            rider, who = self._backlog.popleft()
+            one = rider.stamp()
+            if now >= self.deadline(one):
                 continue
             number = self.root.next_number()
-            self.handing[number] = Handing(rider, now)
+            self._handing[number] = Handing(rider, one, who, now)
             sends.append(rider.mend(who, 0)._replace(attempt=number))
         return sends
 
     @property
     def is_busy(self) -> bool:
         """Whether something is on its way to an acceptor that lacks it, or will be."""
-        return bool(self.handing or self._rising)
+        return bool(self._handing or self._rising or self._backlog)
 
     def asked_for(self, number: int) -> bool:
         """Whether an answer under this number is about a rider."""
-        return number in self.handing or number in self._rising
+        return number in self._handing or number in self._rising
 
     def on_verdict(
         self, who: str, number: int, verdict: Verdict, now: int, wall_us: int, *, incarnation: int
     ) -> list[Send]:
         """Take in what an acceptor says about a rider."""
-        handing = self.handing.pop(number, None)
+        handing = self._handing.pop(number, None)
         if handing is not None:
+            self._on_the_way.discard((handing.stamp, who))
             if isinstance(verdict, Ack):
                 self._took(handing, who, verdict, incarnation, now)
             heeded = isinstance(verdict, Low) and self.root.ballots.heeds(verdict.floor, wall_us)
-            return self._raise(handing.rider, who, now, wall_us) if heeded else []
+            raising = self._raise(handing.rider, who, now, wall_us) if heeded else []
+            return raising + self._send_some(now)
         rise = self._rising[number]
         if isinstance(verdict, Ack) and verdict.extended:
             self._took(rise, who, verdict, incarnation, now)
