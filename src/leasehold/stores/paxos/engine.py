@@ -238,7 +238,11 @@ class Engine:
             self._arrivals.remove(call)
         for task in call.tasks:
             if not task.done and task.number:
-                self._act(call, task, [s for s in task.on_timeout() if isinstance(s, Send)], now)
+                for step in task.on_timeout():
+                    if isinstance(step, Send):
+                        self._act(call, task, [step], now)
+                    elif (outcome := task.conclude(step, self._trouble)) is not None:
+                        task.finish(outcome)
             if not task.done:
                 task.finish(Unknown(self._trouble()))
         self._flush(now)
