@@ -345,3 +345,29 @@ def test_a_python_without_ctypes_knows_about_forks_too(client: Client, monkeypat
     with Forked(worker) as child:
         child.end()
     lease.check()
+
+
+def test_a_child_that_asks_for_several_is_called_itself(url: str, other: Client) -> None:
+    """And not where its parent is: it would hear of a revocation at its next renewal only."""
+    client = AsyncClient(url)
+    asyncio.run(start(client))
+    above = client._engine.waiters.address
+
+    def worker(line: Line) -> None:
+        async def ask() -> None:
+            leases = await client.try_each(["job"], ttl=30)
+            notify = leases["job"]._op.notify
+            assert notify == client._engine.waiters.address
+            assert notify not in {"", above}
+            await leases["job"].release()
+            await client.close()
+
+        asyncio.run(ask())
+
+    with Forked(worker) as child:
+        child.end()
+    asyncio.run(client.close())
+
+
+async def start(client: AsyncClient) -> None:
+    await (await client.acquire("warm", ttl=30)).release()

@@ -131,3 +131,27 @@ def test_a_prefix_that_is_none_is_refused_and_poisons_nothing(client: Client, pr
     with client.watch("k") as fresh:
         client.acquire("k", ttl=30).release()
         assert next(fresh).kind is GRANTED
+
+
+def test_a_watch_whose_entering_is_cancelled_leaves_nothing_behind(url: str) -> None:
+    async def main() -> None:
+        async with AsyncClient(url) as client:
+            engine, may_go = client._engine, threading.Event()
+            subscribe = engine.store.subscribe
+
+            def slowly(prefix: str | None = None) -> Any:
+                may_go.wait(PATIENCE)
+                return subscribe(prefix)
+
+            engine.store.subscribe = slowly  # type: ignore[method-assign]
+            stream = client.watch()
+            entering = asyncio.ensure_future(stream.__aenter__())
+            await asyncio.sleep(0.05)
+            entering.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await entering
+            may_go.set()
+            await asyncio.to_thread(until, lambda: stream._watch.opened, "the thread's end")
+            await asyncio.to_thread(until, lambda: not engine.watches, "the end of the watch")
+
+    asyncio.run(main())

@@ -188,6 +188,7 @@ class AsyncClient(BaseClient):
         **options: Unpack[Options],
     ) -> dict[str, AsyncLease]:
         """Ask for several in one batch, and return the leases on those that are free now, by name."""
+        self._engine.require_open()
         await self._listen()
         places = self._places(resources, ttl, 0, options)
         try:

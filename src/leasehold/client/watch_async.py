@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -27,14 +28,14 @@ class AsyncWatch:
         self._polling = Errand(partial(watch.poll, WATCH_POLL))
 
     def __await__(self) -> Generator[Any, None, Self]:
-        return self.__aenter__().__await__()
+        return self._opened().__await__()
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Event:
         """Wait for the next event."""
-        await self
+        await self._opened()
         while (event := self._watch.take()) is None:
             if self._watch.ended:
                 self.close()
@@ -46,10 +47,17 @@ class AsyncWatch:
         """End the stream."""
         self._watch.close()
 
-    async def __aenter__(self) -> Self:
+    async def _opened(self) -> Self:
         if not self._watch.opened and not self._watch.ended:
             await self._opening.run()
         return self
+
+    async def __aenter__(self) -> Self:
+        try:
+            return await self._opened()
+        except asyncio.CancelledError:
+            self.close()  # nobody leaves what was not entered, and the thread that opens it goes on
+            raise
 
     async def __aexit__(self, *_: object) -> None:
         self.close()

@@ -40,8 +40,7 @@ def wait(table: Table, entry: Entry, op: Acquire, now: int, *, by: str, free_at:
         if by:
             table.save(entry)
     elif entry.waiting is not None:
-        entry.waiting.tidy(now)
-        position = _turn(entry.waiting.queue, op.priority)
+        position = _turn(entry.waiting.live(now), op.priority)
     if not by and entry.waiting is not None:
         position = max(position, 1)  # behind the one that it is reserved for
         table.save(entry)  # whose turn it is, or the next one to ask might find it otherwise

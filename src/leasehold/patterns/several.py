@@ -119,9 +119,11 @@ class Bundle(BaseBundle, Generic[L]):
 
     def __enter__(self) -> Self:
         self.check()
-        for lease in self._leases.values():
-            self._stack.enter_context(lease)
-        self._stack.callback(self._release_idle)  # before they are left one by one, which then costs nothing
+        with contextlib.ExitStack() as entered:  # where one can't be entered, the others are left again
+            for lease in self._leases.values():
+                entered.enter_context(lease)
+            entered.callback(self._release_idle)  # before they are left one by one, which then costs nothing
+            self._stack = entered.pop_all()
         return self
 
     def __exit__(
@@ -153,9 +155,11 @@ class AsyncBundle(BaseBundle, Generic[A]):
 
     async def __aenter__(self) -> Self:
         self.check()
-        for lease in self._leases.values():
-            await self._stack.enter_async_context(lease)
-        self._stack.push_async_callback(self._release_idle)  # before they are left one by one, which then costs nothing
+        async with contextlib.AsyncExitStack() as entered:  # where one can't be entered, the others are left again
+            for lease in self._leases.values():
+                await entered.enter_async_context(lease)
+            entered.push_async_callback(self._release_idle)  # before they are left one by one, which then costs nothing
+            self._stack = entered.pop_all()
         return self
 
     async def __aexit__(

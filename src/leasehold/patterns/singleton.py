@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextvars import ContextVar
 from enum import Enum
 from functools import wraps
-from inspect import iscoroutinefunction
+from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from leasehold.errors import ConfigError, LeaseHeld
@@ -54,6 +54,8 @@ def for_threads(
     def decorate(work: Callable[P, Result]) -> Callable[P, Result | Skipped]:
         if iscoroutinefunction(work):
             raise ConfigError("a coroutine function is a singleton of an AsyncClient")
+        if isgeneratorfunction(work) or isasyncgenfunction(work):
+            raise ConfigError("a generator would run when the lease is over already: it can't be a singleton")
 
         @wraps(work)
         def run(*args: P.args, **kwargs: P.kwargs) -> Result | Skipped:

@@ -87,7 +87,8 @@ local function prefetch(names)
             keys[#keys + 1] = prefix .. 'r:' .. names[index]
         end
         for index, packed in ipairs(redis.call('MGET', unpack(keys))) do
-            fetched[names[first + index - 1]] = packed
+            local name = names[first + index - 1]
+            fetched[name] = ended[name] or packed
         end
     end
 end

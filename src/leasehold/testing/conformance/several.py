@@ -110,6 +110,18 @@ class Several(Case):
             leases["a"].token,
         ]
 
+    def test_a_bundle_that_can_not_be_entered_keeps_nothing_entered(self, face: Face, other: Face) -> None:
+        bundle: Any = face.result(face.client.acquire_all(["a", "b"], ttl=30))
+
+        def body(_: Any) -> None:
+            with pytest.raises(ConfigError, match=r"again\(\)"):
+                face.inside(bundle, lambda _: None)
+            assert other.try_acquire("a", ttl=30) is not None
+            assert other.try_acquire("b", ttl=30) is None
+
+        face.inside(bundle["b"], body)
+        assert other.try_acquire("b", ttl=30) is not None
+
     def test_one_that_is_asked_for_again_leaves_nothing_behind_of_those_that_had_an_answer(
         self, faulty: FaultyStore, open_face: Callable[[Any], Face]
     ) -> None:

@@ -140,7 +140,10 @@ BEGIN
         PERFORM tell(ns, said[1].address, said[1].body);
         RETURN;
     ELSE
-        said := ARRAY(SELECT u FROM unnest(said) u ORDER BY u.address);  -- which keeps the order of those for one address
+        said := ARRAY(
+            SELECT ROW(u.address, u.lease_id, u.body)::word
+            FROM unnest(said) WITH ORDINALITY AS u(address, lease_id, body, place)
+            ORDER BY u.address, u.place);
     END IF;
     FOREACH w IN ARRAY said LOOP
         IF channel = w.address AND octet_length(payload) + octet_length(w.body) < 7900 THEN
