@@ -434,7 +434,10 @@ class Acceptor:
         slot.has_children = bool(item.token and family)
         slot.n = item.n
         self.promise(slot, item.n, op.lease_id)
-        self._span_ns = max(self._span_ns, expiry - now + op.lock_delay_ns, op.hold_at_least_ns)
+        lasts = expiry - now
+        if op.parent is not None and op.lock_delay_ns:
+            lasts = self.config.max_ttl_ns  # its parent's renewals lengthen it without a word here
+        self._span_ns = max(self._span_ns, lasts + op.lock_delay_ns, op.hold_at_least_ns)
         if op.parent is not None:
             self._families.setdefault(op.parent[0], set()).add(op.resource)
         if not item.token:

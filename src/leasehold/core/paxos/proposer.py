@@ -65,6 +65,8 @@ class Proposer:
     since_us = 0
     """Since when it waits, for people."""
     _told_ended = _doubts = 0
+    _resumed = False
+    """Its deadline is what somebody else believes."""
     _mending = 0
     """How many were handed it, and haven't answered."""
 
@@ -115,7 +117,7 @@ class Proposer:
         op = Renew(self.op.resource, self.op.lease_id, self.token, ttl_ns)
         riders = None
         if self.session is not None:
-            self.session.begin()
+            self.session.begin(now)
             riders = self.session.fingerprint if self.session.riders else None
         return [self._begin(Kind.EXTEND, Extend(op, self.n, riders), now, ttl_ns)]
 
@@ -129,6 +131,7 @@ class Proposer:
         """Take over a lease whose id, token and deadline are known from elsewhere."""
         self.token = self.n = self.confirmed_n = token
         self.deadline_ns = deadline_ns
+        self._resumed = True
 
     def on_verdict(
         self, who: str, number: int, verdict: Verdict, now: int, wall_us: int, *, incarnation: int = 0
@@ -416,7 +419,8 @@ class Proposer:
             attempt.open = False
             return [Ended(Loss.EXPIRED)]
         if self.rides is None:
-            self.deadline_ns = max(self.deadline_ns, deadline)
+            self.deadline_ns = deadline if self._resumed else max(self.deadline_ns, deadline)
+            self._resumed = False
         self.confirmed_n = attempt.n
         attempt.kept = True
         self._healing, self._healing_ns = self.next_number(), now

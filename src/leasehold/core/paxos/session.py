@@ -42,6 +42,8 @@ class Handing(NamedTuple):
     """A rider on its way to an acceptor that lacks it."""
 
     rider: Proposer
+    stamp: int
+    who: str
     sent_ns: int
 
 
@@ -66,7 +68,9 @@ class Session:
         self.fingerprint = 0
         self.certain_ns = root.deadline_ns
         """Until when a majority is known to keep each of them."""
-        self.handing: dict[int, Handing] = {}
+        self._handing: dict[int, Handing] = {}
+        self._on_the_way: set[tuple[int, str]] = set()
+        """What is handed to whom."""
         self._rising: dict[int, Rise] = {}
         """By number, until a majority has confirmed it."""
         self._risers: dict[int, Rise] = {}
@@ -153,38 +157,46 @@ class Session:
 
     # --- handing them to those who lack them ------------------------------------------------------------------------
 
-    def begin(self) -> None:
-        """Renew the root: what was not answered by now is not waited for."""
-        self.handing.clear()
-        self._rising.clear()
-        self._risers.clear()
+    def begin(self, now: int) -> None:
+        """Renew the root; what has not been answered for a whole TTL was lost, and may be sent again.
+
+        What is younger may have been answered already, since nobody listens between two renewals.
+        """
+        lost_ns = now - self.root.op.ttl_ns
+        self._handing = {number: one for number, one in self._handing.items() if one.sent_ns > lost_ns}
+        self._on_the_way = {(one.stamp, one.who) for one in self._handing.values()}
+        self._rising = {number: one for number, one in self._rising.items() if one.sent_ns > lost_ns}
+        self._risers = {one.stamp: one for one in self._rising.values()}
 
     def hand_out(self, riders: Iterable[Proposer], who: str, now: int) -> list[Send]:
         """Send them to an acceptor that lacks them; but not what no majority keeps any more: that may have been ended."""
         sends = []
         for rider in riders:
-            if now >= self.deadline(rider.stamp()):
+            one = rider.stamp()
+            if now >= self.deadline(one) or (one, who) in self._on_the_way:
                 continue
             number = self.root.next_number()
-            self.handing[number] = Handing(rider, now)
+            self._handing[number] = Handing(rider, one, who, now)
+            self._on_the_way.add((one, who))
             sends.append(rider.mend(who, 0)._replace(attempt=number))
         return sends
 
     @property
     def is_busy(self) -> bool:
         """Whether something is on its way to an acceptor that lacks it, or will be."""
-        return bool(self.handing or self._rising)
+        return bool(self._handing or self._rising)
 
     def asked_for(self, number: int) -> bool:
         """Whether an answer under this number is about a rider."""
-        return number in self.handing or number in self._rising
+        return number in self._handing or number in self._rising
 
     def on_verdict(
         self, who: str, number: int, verdict: Verdict, now: int, wall_us: int, *, incarnation: int
     ) -> list[Send]:
         """Take in what an acceptor says about a rider."""
-        handing = self.handing.pop(number, None)
+        handing = self._handing.pop(number, None)
         if handing is not None:
+            self._on_the_way.discard((handing.stamp, who))
             if isinstance(verdict, Ack):
                 self._took(handing, who, verdict, incarnation, now)
             heeded = isinstance(verdict, Low) and self.root.ballots.heeds(verdict.floor, wall_us)
