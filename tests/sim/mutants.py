@@ -285,6 +285,13 @@ class CountsAnyAck(Session):
         return []
 
 
+class KeepsUnderTheRevoked(Acceptor):
+    """What rides under a revoked lease is renewed, though it ends here with that one, and not with the root."""
+
+    def ends_apart(self, parent: str | None) -> bool:
+        return False
+
+
 class BelievesTheRootForAll(Proposer):
     """What a majority says about the root is taken for a majority for each rider."""
 
@@ -342,6 +349,7 @@ CASTS = {
     "counts after the bound": Cast(session=CountsAfterTheBound),
     "counts late words": Cast(session=CountsLateWords),
     "counts any ack": Cast(session=CountsAnyAck),
+    "keeps what rides under the revoked": Cast(acceptor=KeepsUnderTheRevoked),
     "believes the root for all": Cast(proposer=BelievesTheRootForAll),
     "takes whatever was left": Cast(proposer=TakesWhateverWasLeft),
     "believes a minority": Cast(proposer=BelievesAMinority),

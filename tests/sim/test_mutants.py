@@ -13,6 +13,7 @@ BY_HAND = {
     "counts after the bound",
     "counts late words",
     "does not close",
+    "keeps what rides under the revoked",
     "seeds before the silence",
     "counts fresh installs",
     "mends under a new number",

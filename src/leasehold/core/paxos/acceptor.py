@@ -422,7 +422,7 @@ class Acceptor:
         expiry = now + op.ttl_ns
         if op.parent is not None:
             bound = rules.parent_bound(self, op, now)
-            if bound <= now:
+            if bound <= now or (op.ttl_ns == 0 and self.ends_apart(op.parent[0])):
                 return Gone(Loss.EXPIRED)
             expiry = bound if op.ttl_ns == 0 else min(expiry, bound)
         if slot.has_children and not item.token:
@@ -446,7 +446,7 @@ class Acceptor:
 
     def _extended(self, slot: Slot, n: int, token: int, ttl_ns: int, now: int) -> Verdict:
         expiry = self.expiry(slot)
-        if slot.revoked:
+        if slot.revoked or (slot.ttl_ns == 0 and self.ends_apart(slot.parent)):
             return Gone(Loss.REVOKED, max(0, expiry - now), self.floor_of(slot))
         if n < slot.n:
             return Low(max(slot.n, self.floor_of(slot)))
@@ -467,6 +467,20 @@ class Acceptor:
         self.promise(slot, n, slot.lease_id or "")
         self._span_ns = max(self._span_ns, extended - now + slot.lock_delay_ns)
         return Ack(extended - now, extended=True)
+
+    def ends_apart(self, parent: str | None) -> bool:
+        """Whether what rides under this lease ends here before its root does, since one in between is revoked.
+
+        Its owner counts an acceptor that has it for as long as the root lasts there.
+        """
+        for _ in range(rules.MAX_DEPTH):
+            if parent is None:
+                break
+            above = self.load(parent)
+            if above.revoked or above.ttl_ns:  # the root, unless it is revoked: then it has a time, and a parent
+                return bool(above.revoked) and above.parent is not None
+            parent = above.parent
+        return False
 
     def extension(self, slot: Slot, ttl_ns: int, now: int) -> int:
         """Return until when a record lasts that is renewed: never shorter, for an earlier promise is relied upon."""
