@@ -418,7 +418,9 @@ class Proposer:
         if not self.in_time(deadline if self.op.grace_ns else self.deadline_ns, now):
             attempt.open = False
             return [Ended(Loss.EXPIRED)]
-        if self.rides is None:
+        if self.rides is not None:
+            self.rides.join(self)
+        else:
             self.deadline_ns = deadline if self._resumed else max(self.deadline_ns, deadline)
             self._resumed = False
         self.confirmed_n = attempt.n

@@ -84,10 +84,11 @@ class Session:
     # --- who rides ------------------------------------------------------------------------------------------------
 
     def join(self, rider: Proposer) -> None:
-        """Carry this lease along from now on: it was granted."""
+        """Carry this lease along from now on: it was granted, or is held all the same."""
         one = rider.stamp()
-        self.riders[one] = rider
-        self.fingerprint ^= one
+        if one not in self.riders:
+            self.riders[one] = rider
+            self.fingerprint ^= one
 
     def leave(self, rider: Proposer) -> None:
         """Let go of a lease that was given back, or is lost; and of what rides on it."""
