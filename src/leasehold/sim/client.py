@@ -183,7 +183,7 @@ class Client(Process):
 
     def on_timeout(self, tenancy: Tenancy, attempt: int) -> None:
         """Wait no longer for answers."""
-        self.do(tenancy, tenancy.proposer.on_timeout(attempt))
+        self.do(tenancy, tenancy.proposer.on_timeout(attempt, self.now))
 
     # --- getting it -----------------------------------------------------------------------------------------------
 

@@ -427,7 +427,7 @@ class Acceptor:
             expiry = bound if op.ttl_ns == 0 else min(expiry, bound)
         if slot.has_children and not item.token:
             rules.end_children(self, slot, now, ended_ns=self.expiry(slot))
-        state = slot.take_on(reservation)
+        state = slot.take_on(reservation, self.floor)
         token = item.token or item.n
         family = slot.has_children
         rules.fill(self, slot, op, now, token=token, expiry_ns=expiry, state=state)

@@ -157,7 +157,7 @@ class Proposer:
             steps += _DECIDING[attempt.kind](self, attempt, now, wall_us)
         return steps
 
-    def on_timeout(self, number: int, *, last: bool = True) -> list[Step]:
+    def on_timeout(self, number: int, now: int, *, last: bool = True) -> list[Step]:
         """No more answers to it are waited for; unless it is the ``last`` word, those about its riders still are."""
         attempt = self.attempt
         if attempt is None or number != attempt.number or not attempt.open:
@@ -165,6 +165,8 @@ class Proposer:
         if attempt.kept:
             return self._carried(attempt, last=last)
         enough = len(attempt.answers) >= self.majority
+        if attempt.kind is Kind.ACCEPT and attempt.said(Ack) >= self.majority and self.handed_over(attempt) is None:
+            return self._on_majority(attempt, now, last=True)
         if attempt.kind in {Kind.ACCEPT, Kind.PREPARE}:
             blocked = self.believed(attempt)
             if blocked is not None:
@@ -307,7 +309,7 @@ class Proposer:
         whys = [answer.why for answer in attempt.answers.values() if isinstance(answer, Refused)]
         return Refusal(whys[-1]) if len(whys) > self.acceptors - self.majority else None
 
-    def _on_majority(self, attempt: Attempt, now: int) -> list[Step]:
+    def _on_majority(self, attempt: Attempt, now: int, *, last: bool = False) -> list[Step]:
         ttl_ns = attempt.shortest_ns()
         deadline = self.deadline(attempt, ttl_ns)
         if self.rides is not None:
@@ -316,13 +318,20 @@ class Proposer:
             deadline = self.rides.root.deadline_ns
         if not self.in_time(deadline, now):
             return self._give_up(attempt, NoAnswer())
+        state = self.handed_over(attempt)
+        if state is None and not last:
+            return []
         attempt.open = False
         self.token = self.confirmed_n = self.n
         self.deadline_ns = deadline
         if self.rides is not None:
             self.rides.join(self)
-        self.state = attempt.handed_over()
+        self.state = state or ""
         return [Won(self.token, ttl_ns, deadline, self.state)]
+
+    def handed_over(self, attempt: Attempt) -> str | None:
+        """Return what the last holder has left; None where that isn't certain yet."""
+        return attempt.handed_over(self.majority, self.acceptors - len(attempt.answers))
 
     def deadline(self, attempt: Attempt, ttl_ns: int) -> int:
         """Return until when it is ours: counted from before the first message left, and short of the clocks' drift."""

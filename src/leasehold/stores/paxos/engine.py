@@ -238,7 +238,7 @@ class Engine:
             self._arrivals.remove(call)
         for task in call.tasks:
             if not task.done and task.number:
-                self._act(call, task, [s for s in task.on_timeout() if isinstance(s, Send)], now)
+                self._act(call, task, [s for s in task.on_timeout(now) if isinstance(s, Send)], now)
             if not task.done:
                 task.finish(Unknown(self._trouble()))
         self._flush(now)
@@ -346,7 +346,7 @@ class Engine:
         return due
 
     def _time_out(self, call: Call, task: Task, now: int, *, last: bool = True) -> None:
-        steps = task.on_timeout(last=last)
+        steps = task.on_timeout(now, last=last)
         if task.done:
             self._over(call, task)
         self._act(call, task, steps, now)
