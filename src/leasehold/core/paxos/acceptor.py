@@ -63,6 +63,8 @@ RAISE_BY_US = 30 * SECOND_US
 """How far ahead it is raised."""
 REPLY_ROOM = 4 * 1024 * 1024
 """What one reply may show, in bytes or so. What is left over has to be asked for again."""
+LOOK_COSTS = 20
+"""To look at a lease under another one counts for so many bytes, whether or not it is shown."""
 
 
 class Config(NamedTuple):
@@ -272,7 +274,6 @@ class Acceptor:
         verdict = self._extended(slot, item.n, op.token, op.ttl_ns, now)
         if isinstance(verdict, Ack) and (item.riders is not None or slot.children_ended):
             here = None if item.riders is None else missing_or_more(self, slot, item.riders)
-            self.room -= 9 * len(here or ())
             return verdict._replace(riders=here, ended=slot.children_ended)
         return verdict
 
@@ -523,8 +524,10 @@ class Acceptor:
         return sorted(self.family(resource, token), key=lambda slot: slot.resource)
 
     def family(self, resource: str, token: int) -> list[Slot]:
-        """Return the slots whose parent is this lease, in no order."""
-        found = [self.slots.get(name) for name in self._families.get(resource, ())]
+        """Return the slots whose parent is this lease, in no order. To look at all of them takes time, and so room."""
+        names = self._families.get(resource, ())
+        self.room -= LOOK_COSTS * len(names)
+        found = [self.slots.get(name) for name in names]
         return [slot for slot in found if slot is not None and slot.parent == resource and slot.parent_token == token]
 
     def collect(self, now: int, at_most: int = 1000) -> int:
