@@ -301,6 +301,20 @@ def test_one_request_looks_at_no_more_riders_than_there_is_room_for_also_if_none
     assert isinstance(reply.verdicts[-1], Refused)
 
 
+def test_what_ran_out_with_its_parent_is_no_more_in_its_family() -> None:
+    node, n = acceptor(), 0
+    for turn in range(10):
+        now = turn * 2 * TTL
+        n = turn * 100 + 1
+        ask(node, Accept(asking(f"s{turn}", "session"), n), now)
+        for number in range(10):
+            op = asking(f"p{turn}.{number}", f"r{turn}.{number}", ttl_ns=0, parent=("session", n))
+            assert isinstance(ask(node, Accept(op, n + 1 + number), now), Ack)
+        node.collect(now)
+    assert node.family("session", n)
+    assert len(node._families["session"]) == 10
+
+
 def test_a_reply_shows_no_more_than_it_has_room_for() -> None:
     node, blob = acceptor(), '{"a":"' + 60_000 * "x" + '"}'
     names = [f"r{number:03}" for number in range(100)]

@@ -8,8 +8,8 @@ import pytest
 
 from leasehold.core.clock import SECOND
 from leasehold.core.ops import Loss, Revoke
-from leasehold.core.paxos.messages import Accept, Ack, End, Extend
-from leasehold.core.paxos.riders import fingerprint, stamp
+from leasehold.core.paxos.messages import Accept, Ack, End, Extend, Gone
+from leasehold.core.paxos.riders import fingerprint, riders, stamp
 from leasehold.core.paxos.session import Session
 from leasehold.core.paxos.steps import BackOff, Ended, Kept, NoAnswer, Refusal, Send, Won
 from tests.core.paxos.cluster import TTL, Cluster, ask
@@ -223,6 +223,46 @@ def test_what_was_taken_for_lost_and_is_renewed_rides_again() -> None:
         assert isinstance(family.cluster.renew(rider, 0), Kept)
         assert set(family.session.riders.values()) == {rider}
         assert family.session.fingerprint == rider.stamp()
+
+
+def test_a_rider_is_listed_again_where_its_session_was_forgotten_and_is_back() -> None:
+    family = Family()
+    rider, node = family.get("rider"), family.cluster.acceptors["a"]
+    for _ in range(4):
+        family.later("b", "c")
+        family.cluster.renew(family.root)
+    node.forget(node.slots["session"])
+    node._rounds.remove("session")
+    for _ in range(2):
+        family.later()
+        family.cluster.renew(family.root)
+    assert riders(node, node.load("session")) == [rider.stamp()]
+
+
+@pytest.mark.parametrize("reason", [Loss.EXPIRED, Loss.TAKEN])
+def test_who_has_lost_the_session_has_lost_what_rides_on_it(reason: Loss) -> None:
+    family = Family()
+    rider, now = family.get("rider"), family.cluster.now
+    renewal = family.root.renew(TTL, now)[0]
+    assert isinstance(renewal, Send)
+    for who in "bc":
+        family.root.on_verdict(who, renewal.attempt, Ack(TTL, extended=True), now, 0, incarnation=1)
+    (mending,) = family.root.on_verdict("a", renewal.attempt, Gone(reason), now, 0, incarnation=1)
+    assert isinstance(mending, Send)
+    assert "a" not in family.session._kept
+    handed = family.root.on_verdict("a", mending.attempt, Ack(TTL, extended=False), now, 0, incarnation=1)
+    assert [step.item.op for step in handed if isinstance(step, Send) and isinstance(step.item, Accept)] == [rider.op]
+
+
+def test_who_takes_the_session_in_afresh_has_nothing_that_rides_on_it_whatever_it_had() -> None:
+    family = Family()
+    rider, now = family.get("rider"), family.cluster.now
+    renewal = family.root.renew(TTL, now)[0]
+    assert isinstance(renewal, Send)
+    for who in "bc":
+        family.root.on_verdict(who, renewal.attempt, Ack(TTL, extended=True), now, 0, incarnation=1)
+    family.root.on_verdict("a", family.root._healing, Ack(TTL, extended=False), now, 0, incarnation=1)
+    assert rider.stamp() not in family.session._kept["a"].riders
 
 
 class Counting(Session):

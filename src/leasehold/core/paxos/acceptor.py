@@ -439,8 +439,7 @@ class Acceptor:
         if op.parent is not None and op.lock_delay_ns:
             lasts = self.config.max_ttl_ns  # its parent's renewals lengthen it without a word here
         self._span_ns = max(self._span_ns, lasts + op.lock_delay_ns, op.hold_at_least_ns)
-        if op.parent is not None:
-            self._families.setdefault(op.parent[0], set()).add(op.resource)
+        self._enlist(slot)
         if not item.token:
             self._tell_granted(slot, expiry - now)
         return Ack(expiry - now, extended=False, state=state, after=slot.after)
@@ -455,6 +454,7 @@ class Acceptor:
         if slot.parent is not None:
             bound = rules.expiry_of(self, self.load(slot.parent))
             extended = bound if slot.ttl_ns == 0 else min(extended, bound)
+            self._enlist(slot)  # its parent may have been forgotten here, and be back
         slot.expiry_ns = extended
         if slot.ttl_ns:
             slot.ttl_ns = max(slot.ttl_ns, ttl_ns)
@@ -519,16 +519,26 @@ class Acceptor:
         if slot.parent is not None:
             self._families.setdefault(slot.parent, set()).add(slot.resource)
 
+    def _enlist(self, slot: Slot) -> None:
+        """Count a lease among what stands under its parent."""
+        if slot.parent is not None:
+            self.load(slot.parent).has_children = True
+            self._families.setdefault(slot.parent, set()).add(slot.resource)
+
     def children(self, resource: str, token: int) -> Iterable[Slot]:
         """Return the slots whose parent is this lease, by name."""
         return sorted(self.family(resource, token), key=lambda slot: slot.resource)
 
     def family(self, resource: str, token: int) -> list[Slot]:
         """Return the slots whose parent is this lease, in no order. To look at all of them takes time, and so room."""
-        names = self._families.get(resource, ())
+        names = self._families.get(resource)
+        if names is None:
+            return []
         self.room -= LOOK_COSTS * len(names)
-        found = [self.slots.get(name) for name in names]
-        return [slot for slot in found if slot is not None and slot.parent == resource and slot.parent_token == token]
+        found = [slot for name in names if (slot := self.slots.get(name)) is not None and slot.parent == resource]
+        if len(found) < len(names):  # those that ran out with their parent stand under nothing any more
+            self._families[resource] = {slot.resource for slot in found}
+        return [slot for slot in found if slot.parent_token == token]
 
     def collect(self, now: int, at_most: int = 1000) -> int:
         """Look at some slots, and forget those that matter no more. To be called now and then; returns how many went."""

@@ -151,6 +151,8 @@ class Proposer:
         steps = []
         if isinstance(verdict, Ack) and self.has_family:
             steps += self._note(attempt, who, verdict, incarnation, now)
+        elif isinstance(verdict, Gone) and self.session is not None and verdict.reason is not Loss.REVOKED:
+            self.session.lost(who)
         if attempt.kept:
             steps += self._mend(attempt, who)
         if attempt.open:
@@ -231,7 +233,8 @@ class Proposer:
         if session is None or not isinstance(verdict, Ack):
             return []
         until = self.until(self._healing_ns, verdict.ttl_ns)
-        return session.hand_out(session.renewed(who, incarnation, None, until, now), who, now)
+        listed = None if verdict.extended else ()
+        return session.hand_out(session.renewed(who, incarnation, listed, until, now), who, now)
 
     def _is_carried(self) -> bool:
         """Whether a majority keeps it for as long as what it rides on is believed to be held."""

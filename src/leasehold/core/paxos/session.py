@@ -129,6 +129,10 @@ class Session:
             return []
         return [rider for one, rider in self.riders.items() if one not in keeping.riders]
 
+    def lost(self, who: str) -> None:
+        """Take note that this acceptor has not got the root any more, and so nothing that rides on it."""
+        self._kept.pop(who, None)
+
     def is_late(self, until_ns: int, now: int) -> bool:
         """Whether this word comes after its time, so that nobody knows what happened since."""
         return now >= until_ns

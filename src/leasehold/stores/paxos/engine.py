@@ -580,7 +580,8 @@ class Engine:
         self._by_descriptor[link.descriptor] = node
         self._watch(link)
         for flight in list(self._flights.values()):
-            if any(not task.done and number for _, task, number in flight.entries):
+            # What was asked and withdrawn while this node was away must not reach it: the withdrawal won't.
+            if any(not task.done and number and number == task.number for _, task, number in flight.entries):
                 flight.waiting.add(node)
                 self._send(node, flight.frame)
         self._reached.notify_all()
