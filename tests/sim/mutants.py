@@ -263,6 +263,9 @@ class CountsAfterTheBound(Session):
         super().renewed(who, incarnation, None, until_ns, now)
         return []
 
+    def lost(self, who: str) -> None:
+        pass
+
     def counts(self, keeping: Keeping, incarnation: int, now: int) -> bool:
         return keeping.incarnation in {None, incarnation}
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from leasehold.core.ops import Loss, Renew
 from leasehold.core.paxos.attempt import Attempt, Kind
-from leasehold.core.paxos.ballots import majority
+from leasehold.core.paxos.ballots import DAY_US, majority
 from leasehold.core.paxos.messages import (
     Accept,
     Ack,
@@ -67,6 +67,10 @@ class Proposer:
     _told_ended = _doubts = 0
     _resumed = False
     """Its deadline is what somebody else believes."""
+    _reach = 0
+    """A number above a floor that isn't heeded, for the next attempt alone: see `_stretch`."""
+    _reaching = False
+    """This attempt has such a number: whoever refuses it may take another one."""
     _mending = 0
     """How many were handed it, and haven't answered."""
 
@@ -99,6 +103,7 @@ class Proposer:
             return self.renew(self.op.ttl_ns, now)
         self.ballots.saw(self.op.seen_token)
         self.n = self.ballots.fresh(wall_us)
+        self._reaching = False
         return [self._begin(Kind.ACCEPT, self._request(wall_us), now, self.op.ttl_ns)]
 
     def _request(self, wall_us: int) -> Accept:
@@ -108,7 +113,8 @@ class Proposer:
 
     def again(self, now: int, wall_us: int) -> list[Step]:
         """Begin an attempt after a split vote: everybody else is asked to hold back first."""
-        self.n = self.ballots.fresh(wall_us)
+        self.n = max(self.ballots.fresh(wall_us), self._reach)
+        self._reaching = self.n > self.ballots.used
         return [self._begin(Kind.PREPARE, Prepare(self.op.resource, self.op.lease_id, self.n), now)]
 
     def renew(self, ttl_ns: int, now: int) -> list[Step]:
@@ -186,6 +192,7 @@ class Proposer:
 
     def _begin(self, kind: Kind, item: Item, now: int, ttl_ns: int = 0) -> Send:
         self.attempt = Attempt(kind, self.next_number(), self.n, now, ttl_ns)
+        self._reach = 0
         return Send(self._numbers, item)
 
     # --- riding on another one ------------------------------------------------------------------------------------
@@ -284,10 +291,11 @@ class Proposer:
             return self._on_majority(attempt, now)
         if acks == len(attempt.answers):
             return []
+        self._stretch(attempt, acks, wall_us)
         lows = self.lows(attempt, wall_us)
         last = attempt.answers[next(reversed(attempt.answers))]
         refusal = self.refused(attempt)
-        if refusal is not None:
+        if refusal is not None and not self._reaching:
             return self._give_up(attempt, refusal)
         if isinstance(last, Gone) and last.reason is not Loss.EXPIRED:
             return self._give_up(attempt, Ended(last.reason, last.remaining_ns))
@@ -306,6 +314,16 @@ class Proposer:
         """Count the acceptors that would take a higher number. One that is days ahead of the others votes against."""
         answers = attempt.answers.values()
         return sum([isinstance(answer, Low) and self.ballots.heeds(answer.floor, wall_us) for answer in answers])
+
+    def _stretch(self, attempt: Attempt, willing: int, wall_us: int) -> None:
+        """Should this attempt fail, let the next one go above floors that aren't heeded, if only that makes a majority.
+
+        Within a day, that is: those who are willing now would refuse a higher one.
+        """
+        floors = sorted([answer.floor for answer in attempt.answers.values() if isinstance(answer, Low)])
+        lacking = self.majority - willing
+        if 0 < lacking <= len(floors) and floors[lacking - 1] < wall_us + DAY_US:
+            self._reach = floors[lacking - 1] + 1
 
     def refused(self, attempt: Attempt) -> Refusal | None:
         """Say why it can't be had, where so many refuse it that the others are no majority: one may have a wrong clock."""
@@ -383,9 +401,10 @@ class Proposer:
         if blocked is not None:
             return self._give_up(attempt, blocked)
         refusal = self.refused(attempt)
-        if refusal is not None:
+        if refusal is not None and not self._reaching:
             return self._give_up(attempt, refusal)
         promised = attempt.said(Promised)
+        self._stretch(attempt, promised, wall_us)
         if promised >= self.majority:
             return [self._begin(Kind.ACCEPT, self._request(wall_us), now, self.op.ttl_ns)]
         if promised + self.acceptors - len(attempt.answers) < self.majority:
