@@ -182,6 +182,14 @@ def test_a_revoked_rider_lasts_as_long_as_a_majority_promises_and_not_by_the_wor
     assert cluster.renew(rider, 0) == Ended(Loss.REVOKED, left)
 
 
+def test_something_rides_on_a_lease_that_was_taken_over_once_that_is_renewed() -> None:
+    family = Family()
+    other = family.cluster.proposer("s", resource="session")
+    other.resume(family.root.token, NEVER)
+    assert isinstance(family.cluster.renew(other), Kept)
+    assert isinstance(family.cluster.acquire(family.ask_for("rider", other)), Won)
+
+
 @pytest.mark.parametrize("level", ["middle", "bottom"])
 def test_who_is_given_back_rides_no_longer_nor_does_what_rides_on_it(level: str) -> None:
     family = Family()

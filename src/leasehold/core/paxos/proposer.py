@@ -316,7 +316,7 @@ class Proposer:
         return sum([isinstance(answer, Low) and self.ballots.heeds(answer.floor, wall_us) for answer in answers])
 
     def _stretch(self, attempt: Attempt, willing: int, wall_us: int) -> None:
-        """Should this attempt fail, let the next one go above floors that aren't heeded, if only that makes a majority.
+        """Let the next attempt, should this one fail, go above floors that aren't heeded, if only that makes a majority.
 
         Within a day, that is: those who are willing now would refuse a higher one.
         """
