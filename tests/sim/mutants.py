@@ -12,7 +12,7 @@ from leasehold.core.paxos.messages import Accept, Ack, Drop, Extend, Gone, Low, 
 from leasehold.core.paxos.proposer import Proposer
 from leasehold.core.paxos.session import Keeping, Session
 from leasehold.core.paxos.starting import Seeding, silence
-from leasehold.core.paxos.steps import Blocked, Kept, Send, Won
+from leasehold.core.paxos.steps import Blocked, Kept, Send
 from leasehold.sim.client import Client
 from leasehold.sim.node import Node
 from leasehold.sim.world import Cast
@@ -177,8 +177,8 @@ class ShortensOnRenewal(Acceptor):
 
 
 class WithdrawsAFailedRenewal(Proposer):
-    def on_timeout(self, number: int, *, last: bool = True) -> list[Step]:
-        steps = super().on_timeout(number, last=last)
+    def on_timeout(self, number: int, now: int, *, last: bool = True) -> list[Step]:
+        steps = super().on_timeout(number, now, last=last)
         if steps and self.token:
             steps.insert(0, Send(0, Withdraw(self.op.resource, self.op.lease_id, self.n)))
         return steps
@@ -263,6 +263,9 @@ class CountsAfterTheBound(Session):
         super().renewed(who, incarnation, None, until_ns, now)
         return []
 
+    def lost(self, who: str) -> None:
+        pass
+
     def counts(self, keeping: Keeping, incarnation: int, now: int) -> bool:
         return keeping.incarnation in {None, incarnation}
 
@@ -285,6 +288,13 @@ class CountsAnyAck(Session):
         return []
 
 
+class KeepsUnderTheRevoked(Acceptor):
+    """What rides under a revoked lease is renewed, though it ends here with that one, and not with the root."""
+
+    def ends_apart(self, parent: str | None) -> bool:
+        return False
+
+
 class BelievesTheRootForAll(Proposer):
     """What a majority says about the root is taken for a majority for each rider."""
 
@@ -299,10 +309,9 @@ class BelievesTheRootForAll(Proposer):
 class TakesWhateverWasLeft(Proposer):
     """What was handed over before the last holder goes to the next one, too."""
 
-    def _on_majority(self, attempt: Attempt, now: int) -> list[Step]:
+    def handed_over(self, attempt: Attempt) -> str | None:
         left = [answer.state for answer in attempt.answers.values() if isinstance(answer, Ack) and answer.state]
-        steps = super()._on_majority(attempt, now)
-        return [step._replace(state=left[0]) if isinstance(step, Won) and left else step for step in steps]
+        return left[0] if left else ""
 
 
 class BelievesAMinority(Proposer):
@@ -342,6 +351,7 @@ CASTS = {
     "counts after the bound": Cast(session=CountsAfterTheBound),
     "counts late words": Cast(session=CountsLateWords),
     "counts any ack": Cast(session=CountsAnyAck),
+    "keeps what rides under the revoked": Cast(acceptor=KeepsUnderTheRevoked),
     "believes the root for all": Cast(proposer=BelievesTheRootForAll),
     "takes whatever was left": Cast(proposer=TakesWhateverWasLeft),
     "believes a minority": Cast(proposer=BelievesAMinority),

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from leasehold.core.clock import MILLISECOND, SECOND
+from leasehold.core.ops import Loss, Release, Revoke
 from leasehold.core.paxos.ballots import DAY_US
-from leasehold.core.paxos.messages import Accept, Ack, Gone, Withdraw
+from leasehold.core.paxos.messages import Accept, Ack, Drop, End, Gone, Withdraw
 from leasehold.sim.checks import Violation
 from leasehold.sim.world import Cast
 from tests.sim.mutants import CASTS
@@ -156,6 +157,49 @@ def handover_that_one_acceptor_still_keeps(cast: Cast) -> Stage:
     return stage
 
 
+def handover_that_only_one_node_heard_of(cast: Cast) -> Stage:
+    """Somebody else has a whole turn at the others before the heir comes."""
+    fates = (Fate("c0", "b", Drop, ()), Fate("c0", "c", Drop, ()))
+    stage = Stage(cast, fates=fates)
+    c0, c1, c2 = (stage.client(name) for name in ("c0", "c1", "c2"))
+
+    def hand_over() -> None:
+        tenancy = c0.tenancies["x"]
+        state = f"{tenancy.proposer.token}/c2"
+        op = Release("x", tenancy.owner, successor="c2", state=state, reserve_ns=10 * SECOND)
+        c0.let_go(tenancy, Loss.RELEASED)
+        c0.do(tenancy, tenancy.proposer.release(op, c0.now))
+        c0.die()
+
+    stage.at(0, c0.want, "x")
+    stage.at(100 * MILLISECOND, hand_over)
+    stage.at(1500 * MILLISECOND, c1.want, "x")
+    stage.at(1700 * MILLISECOND, c1.release, "x")
+    stage.at(2 * SECOND, c2.want, "x")
+    stage.run(3 * SECOND)
+    assert c2.has("x")
+    assert stage.world.tally.acquisitions == 3
+    return stage
+
+
+def lease_in_the_middle_that_one_node_revokes(cast: Cast) -> Stage:
+    """One node ends what a lease rides on, and the lease with it; another one has it for somebody who died."""
+    fates = (Fate("c1", "a", object, ()), Fate("c1", "c", object, ()))
+    stage = Stage(cast, fates=fates, sessions=True)
+    c0, c2 = stage.client("c0"), stage.client("c2")
+    assert isinstance(c0, SessionActor)
+    stage.at(0, c0.want, "s/c0")
+    stage.at(20 * MILLISECOND, lambda: c0.want("x", c0.session))
+    stage.at(40 * MILLISECOND, stage.client("c1").want, "y")
+    stage.at(45 * MILLISECOND, stage.client("c1").die)
+    stage.at(60 * MILLISECOND, lambda: c0.want("y", c0.tenancies["x"]))
+    stage.at(100 * MILLISECOND, lambda: c2.transmit((End(Revoke("x")),), [], ["a"]))
+    stage.run(3 * SECOND)
+    assert c0.has("x")
+    assert not c0.has("y")
+    return stage
+
+
 @pytest.mark.parametrize(
     ("schedule", "mutant", "invariant"),
     [
@@ -165,6 +209,8 @@ def handover_that_one_acceptor_still_keeps(cast: Cast) -> Stage:
         (acceptor_that_lost_a_child, "counts after the bound", "I7"),
         (word_that_comes_too_late, "counts late words", "I7"),
         (handover_that_one_acceptor_still_keeps, "takes whatever was left", "I9"),
+        (handover_that_only_one_node_heard_of, "takes whatever was left", "I9"),
+        (lease_in_the_middle_that_one_node_revokes, "keeps what rides under the revoked", "I7"),
         (clock_that_stood_still, "counts fresh installs", "I2"),
         (clocks_that_stood_still, "mends under a new number", "I2"),
     ],

@@ -183,7 +183,7 @@ class Client(Process):
 
     def on_timeout(self, tenancy: Tenancy, attempt: int) -> None:
         """Wait no longer for answers."""
-        self.do(tenancy, tenancy.proposer.on_timeout(attempt))
+        self.do(tenancy, tenancy.proposer.on_timeout(attempt, self.now))
 
     # --- getting it -----------------------------------------------------------------------------------------------
 
@@ -212,8 +212,7 @@ class Client(Process):
 
     def on_won(self, tenancy: Tenancy, won: Won) -> None:
         """Hold it."""
-        lasting = tenancy.parent or tenancy
-        tenancy.won(won.deadline_ns, self.timing.at_least(lasting.proposer.op.grace_ns))
+        tenancy.won(won.deadline_ns, self.timing.at_least(tenancy.root.proposer.op.grace_ns))
         self.world.span(self.name, f"holds {tenancy.resource}", begins=True)
         self.world.checks.on_won(self, tenancy, won.state)
         self.after(self.hold_ns(), self.give_back, tenancy)
@@ -347,10 +346,14 @@ class SessionClient(Client):
                 self.turns += 1
                 self.want(f"s/{self.name}")
             return
+        above = self.session
         for resource in self.world.plan.resources:
             if resource not in self.tenancies and self.rng.random() < 0.7:
                 self.turns += 1
-                self.want(resource, self.session)
+                self.want(resource, above)
+            held = self.tenancies.get(resource)
+            if held is not None and held.belief is not None and self.whims.puts_below():
+                above = held
         self.rest()
 
     def on_won(self, tenancy: Tenancy, won: Won) -> None:
@@ -368,8 +371,8 @@ class SessionClient(Client):
         """Stop acting: with the session, on all that stands under it."""
         if tenancy is self.session:
             self.session = None
-            for child in [one for one in self.tenancies.values() if one.parent is tenancy]:
-                self.give_back(child, reason)
+        for child in [one for one in self.tenancies.values() if one.parent is tenancy]:
+            self.give_back(child, reason)
         super().let_go(tenancy, reason)
         self.asked_for(tenancy)
 
@@ -382,7 +385,7 @@ class SessionClient(Client):
         if tenancy.parent is not None:
             self.asked_for(tenancy)
             return
-        riders = [one for one in self.tenancies.values() if one.parent is tenancy and one.belief is not None]
+        riders = self.riders(tenancy)
         if (kept.ended == self.ended and tenancy.is_valid(self.now)) or not riders:
             self.carry_on(tenancy, kept)
             return
@@ -390,6 +393,11 @@ class SessionClient(Client):
         self.asking = {one.resource: one for one in riders}
         for rider in riders:
             self.do(rider, rider.proposer.renew(0, self.now))
+
+    def riders(self, session: Tenancy) -> list[Tenancy]:
+        """Return what it holds under the session, at any depth."""
+        below = [one for one in self.tenancies.values() if one is not session and one.root is session]
+        return [one for one in below if one.belief is not None]
 
     def asked_for(self, tenancy: Tenancy) -> None:
         """Hear about one of those that are asked for; after the last one, the renewal counts."""
@@ -402,7 +410,7 @@ class SessionClient(Client):
         """Believe for longer in the session, and in all that rides on it."""
         self.ended = kept.ended
         super().on_kept(session, kept)
-        for rider in [one for one in self.tenancies.values() if one.parent is session and one.belief is not None]:
+        for rider in self.riders(session):
             rider.confirmed(kept.deadline_ns, self.now)
             self.world.checks.on_carried(self, rider)
             self.after(kept.deadline_ns - self.now, self.on_deadline, rider)

@@ -31,6 +31,8 @@ class FaultKind(StrEnum):
     """A client dies, and a new one begins."""
     PARTITION = "partition"
     """Some hear nothing of the others."""
+    REVOCATION = "revocation"
+    """Somebody revokes a lease, and only some nodes hear of it."""
     JUMP = "clock jump"
     """A clock leaves the bound that is assumed of it."""
 
@@ -104,7 +106,7 @@ def draw(seed: int) -> Plan:
         sessions=rng.random() < 0.25,
         clock_failures=clock_failures,
         rates=tuple((who, 1 + DRIFT * rng.choice((-1, -1, 1, 1, 0, rng.uniform(-1, 1)))) for who in everybody),
-        faults=_at_most_one_lost_disk(faults),
+        faults=_at_most_one_lost_disk(sorted([*faults, *_revocations(seed, nodes, active)])),
         ahead=_ahead(Random(f"leasehold/{seed}/ahead"), nodes),
         whims=Random(f"whims/{seed}").random() < 0.4,
     )
@@ -115,10 +117,20 @@ def _ahead(rng: Random, nodes: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(rng.sample(nodes, rng.randrange(1, len(nodes) // 2 + 1))) if rng.random() < 0.2 else ()
 
 
+def _revocations(seed: int, nodes: tuple[str, ...], active: int) -> list[Fault]:
+    """Draw some, from a seed of their own."""
+    rng = Random(f"leasehold/{seed}/revocations")
+    if rng.random() < 0.5:
+        return []
+    told = [tuple(rng.sample(nodes, rng.randrange(1, len(nodes) + 1))) for _ in range(rng.randrange(1, 6))]
+    return [Fault(rng.randrange(active), FaultKind.REVOCATION, who, 0) for who in told]
+
+
 def _fault(
     rng: Random, nodes: tuple[str, ...], clients: tuple[str, ...], ttl: int, active: int, *, clock_failures: bool
 ) -> Fault:
-    kinds = [kind for kind in FaultKind if clock_failures or kind is not FaultKind.JUMP]
+    left_out = {FaultKind.REVOCATION} if clock_failures else {FaultKind.REVOCATION, FaultKind.JUMP}
+    kinds = [kind for kind in FaultKind if kind not in left_out]
     kind = rng.choice([*kinds, FaultKind.CRASH, FaultKind.STOP, FaultKind.PARTITION])
     at = rng.randrange(active)
     lasts = int(ttl * rng.choice((0.01, 0.1, 0.5, 1, 2)) * rng.uniform(0.5, 1.5))

@@ -41,7 +41,7 @@ class Tally:
             ("renewals", self.renewals),
             ("renewals by a session", self.carried),
             ("back within a grace", self.returned),
-            ("ended by a challenger", self.revoked),
+            ("ended by somebody else", self.revoked),
             ("handovers", self.handovers),
             ("writes admitted", self.writes),
             ("stale writes refused", self.fenced),

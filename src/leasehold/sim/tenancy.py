@@ -35,7 +35,7 @@ class Tenancy:
         self.give_up_ns = give_up_ns
         """When to stop trying to get it."""
         self.parent = parent
-        """The session that it stands under."""
+        """What it stands under: a session, or another one that rides on it."""
         self.belief: Holder | None = None
         """None: not held yet."""
         self.failures = 0
@@ -46,6 +46,11 @@ class Tenancy:
     def owner(self) -> str:
         """Its lease id."""
         return self.proposer.op.lease_id
+
+    @property
+    def root(self) -> Tenancy:
+        """Return what it rides on, or itself."""
+        return self if self.parent is None else self.parent.root
 
     def won(self, deadline_ns: int, grace_ns: int) -> None:
         """Begin to believe."""

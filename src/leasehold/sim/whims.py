@@ -34,6 +34,10 @@ class Whims:
             grace_ns=0 if op.parent else rng.choice((0, 2 * plan.ttl_ns)),
         )
 
+    def puts_below(self) -> bool:
+        """Whether what is wanted next stands under what is held, and not beside it."""
+        return self._plan.whims and self._rng.random() < 0.5
+
     def release(self, tenancy: Tenancy) -> Release:
         """Return how it is given back: now and then to somebody, with a word for it."""
         held = tenancy.belief is not None

@@ -6,8 +6,10 @@ import heapq
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from leasehold.core.ops import Revoke
 from leasehold.core.paxos.acceptor import Acceptor
 from leasehold.core.paxos.ballots import DAY_US
+from leasehold.core.paxos.messages import End
 from leasehold.core.paxos.proposer import Proposer
 from leasehold.core.paxos.session import Session
 from leasehold.sim.checks import Checks
@@ -125,6 +127,11 @@ class World:
             group = frozenset(fault.who)
             self.network.groups.append(group)
             self.at(self.now + fault.for_ns, self.mend, group)
+            return
+        if fault.kind is FaultKind.REVOCATION:
+            resources = self.plan.resources
+            asked = End(Revoke(resources[fault.at_ns % len(resources)]))
+            self.clients[-1].transmit((asked,), [], list(fault.who))
             return
         for process in [self.processes[who] for who in fault.who]:
             self.befall(process, fault)

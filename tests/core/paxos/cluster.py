@@ -70,7 +70,7 @@ class Cluster:
             sending += self._send(proposer, step)
         if came is not None:
             return came
-        steps = proposer.on_timeout(number)
+        steps = proposer.on_timeout(number, self.now)
         assert steps, "nothing came of it"
         return self.drive(proposer, steps)
 

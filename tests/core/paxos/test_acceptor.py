@@ -24,7 +24,7 @@ from leasehold.core.paxos.messages import (
     Seen,
     Withdraw,
 )
-from leasehold.core.paxos.riders import stamp
+from leasehold.core.paxos.riders import fingerprint, riders, stamp
 from leasehold.core.paxos.starting import start
 from tests.core.paxos.cluster import TTL, acceptor, ask, asking
 
@@ -285,6 +285,34 @@ def test_a_wall_clock_that_is_set_back_takes_nothing_back() -> None:
     node, wall = acceptor(), 10**15
     ask(node, Look("job"), 0, wall + 3 * DAY_US)
     assert isinstance(ask(node, Accept(asking("p"), wall + 4 * DAY_US), 10, wall), Ack)
+
+
+def test_one_request_looks_at_no_more_riders_than_there_is_room_for_also_if_none_is_shown() -> None:
+    node = acceptor()
+    ask(node, Accept(asking("s", "session"), 1), 0)
+    for number in range(1000):
+        ask(node, Accept(asking(f"p{number}", f"r{number}", ttl_ns=0, parent=("session", 1)), number + 2), 0)
+    whole = fingerprint(riders(node, node.load("session")))
+    renewals = (Extend(Renew("session", "s", 1, TTL), 1, whole),) * 1000
+    reply = node.handle(Request(1, renewals), 0, 0).reply
+    assert reply is not None
+    assert reply.verdicts[0] == Ack(TTL, extended=True)
+    assert 100 < sum(isinstance(verdict, Ack) for verdict in reply.verdicts) < 400
+    assert isinstance(reply.verdicts[-1], Refused)
+
+
+def test_what_ran_out_with_its_parent_is_no_more_in_its_family() -> None:
+    node, n = acceptor(), 0
+    for turn in range(10):
+        now = turn * 2 * TTL
+        n = turn * 100 + 1
+        ask(node, Accept(asking(f"s{turn}", "session"), n), now)
+        for number in range(10):
+            op = asking(f"p{turn}.{number}", f"r{turn}.{number}", ttl_ns=0, parent=("session", n))
+            assert isinstance(ask(node, Accept(op, n + 1 + number), now), Ack)
+        node.collect(now)
+    assert node.family("session", n)
+    assert len(node._families["session"]) == 10
 
 
 def test_a_reply_shows_no_more_than_it_has_room_for() -> None:

@@ -314,3 +314,41 @@ def test_one_that_answers_after_the_majority_that_it_lacks_the_lease_is_handed_i
     assert mending.to == "c"
     assert isinstance(mending.item, Accept)
     assert mending.item.token == p.token
+
+
+# --- floors that are far ahead ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("hours", [13, 23])
+def test_a_floor_that_is_not_heeded_shuts_nobody_out_where_there_is_no_majority_without_it(hours: int) -> None:
+    cluster, ahead = Cluster(), hours * 3600 * 1_000_000
+    cluster.acceptors["a"].floor = cluster.wall_us + ahead
+    cluster.reachable = {"a", "b"}
+    waiting = cluster.proposer("p")
+    assert isinstance(cluster.acquire(waiting), BackOff)
+    used = cluster.ballots.used
+    won = cluster.drive(waiting, waiting.again(cluster.now, cluster.wall_us))
+    assert isinstance(won, Won)
+    assert won.token == cluster.acceptors["a"].floor + 1
+    assert cluster.ballots.used == used + 1, "nobody else has to follow"
+
+
+def test_a_floor_so_far_ahead_that_the_others_would_refuse_it_is_not_tried() -> None:
+    cluster = Cluster()
+    cluster.acceptors["a"].floor = cluster.wall_us + 30 * DAY_US
+    cluster.reachable = {"a", "b"}
+    waiting = cluster.proposer("p")
+    assert isinstance(cluster.acquire(waiting), BackOff)
+    assert isinstance(cluster.drive(waiting, waiting.again(cluster.now, cluster.wall_us)), BackOff)
+    assert waiting.n < cluster.wall_us + DAY_US
+    cluster.reachable = {"a", "b", "c"}
+    assert isinstance(cluster.drive(waiting, waiting.again(cluster.now, cluster.wall_us)), Won)
+
+
+def test_who_reached_too_far_for_most_is_not_refused_for_good() -> None:
+    """Its own wall clock was ahead, so that the number seemed to be possible."""
+    cluster = Cluster()
+    waiting = cluster.proposer("p")
+    waiting._reach = cluster.wall_us + 2 * DAY_US
+    assert isinstance(cluster.drive(waiting, waiting.again(cluster.now, cluster.wall_us)), BackOff)
+    assert isinstance(cluster.drive(waiting, waiting.again(cluster.now, cluster.wall_us)), Won)

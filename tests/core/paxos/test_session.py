@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from leasehold.core.clock import SECOND
 from leasehold.core.ops import Loss, Revoke
-from leasehold.core.paxos.messages import Accept, Ack, End, Extend
-from leasehold.core.paxos.riders import fingerprint, stamp
-from leasehold.core.paxos.steps import BackOff, Ended, Kept, NoAnswer, Send, Won
+from leasehold.core.paxos.messages import Accept, Ack, End, Extend, Gone
+from leasehold.core.paxos.riders import fingerprint, riders, stamp
+from leasehold.core.paxos.session import Session
+from leasehold.core.paxos.steps import BackOff, Ended, Kept, NoAnswer, Refusal, Send, Won
 from tests.core.paxos.cluster import TTL, Cluster, ask
 
 if TYPE_CHECKING:
     from leasehold.core.paxos.proposer import Proposer
-    from leasehold.core.paxos.session import Session
 
 NEVER = 10**18
 
@@ -181,6 +182,14 @@ def test_a_revoked_rider_lasts_as_long_as_a_majority_promises_and_not_by_the_wor
     assert cluster.renew(rider, 0) == Ended(Loss.REVOKED, left)
 
 
+def test_something_rides_on_a_lease_that_was_taken_over_once_that_is_renewed() -> None:
+    family = Family()
+    other = family.cluster.proposer("s", resource="session")
+    other.resume(family.root.token, NEVER)
+    assert isinstance(family.cluster.renew(other), Kept)
+    assert isinstance(family.cluster.acquire(family.ask_for("rider", other)), Won)
+
+
 @pytest.mark.parametrize("level", ["middle", "bottom"])
 def test_who_is_given_back_rides_no_longer_nor_does_what_rides_on_it(level: str) -> None:
     family = Family()
@@ -193,6 +202,97 @@ def test_who_is_given_back_rides_no_longer_nor_does_what_rides_on_it(level: str)
     assert family.session.fingerprint == fingerprint(rider.stamp() for rider in left)
     family.later()
     assert family.cluster.renew(family.root) == Kept(TTL, family.root.deadline_ns)
+
+
+def test_a_rider_whose_renewal_is_refused_is_held_all_the_same_and_still_rides() -> None:
+    family = Family()
+    rider, cluster = family.ask_for("rider"), family.cluster
+    rider.op = rider.op._replace(lock_delay_ns=5 * SECOND)
+    assert isinstance(cluster.acquire(rider), Won)
+    settings = {name: node.config for name, node in cluster.acceptors.items()}
+    for name in "ab":
+        cluster.acceptors[name].config = settings[name]._replace(max_lock_delay_ns=SECOND)
+    assert isinstance(cluster.renew(rider, 0), Refusal)
+    assert set(family.session.riders.values()) == {rider}
+    for name in "ab":
+        cluster.acceptors[name].config = settings[name]
+    del cluster.acceptors["a"].slots["rider"]
+    for _ in range(2):
+        family.later()
+        assert isinstance(cluster.renew(family.root), Kept)
+    assert family.is_kept(rider, 3)
+
+
+def test_what_was_taken_for_lost_and_is_renewed_rides_again() -> None:
+    family = Family()
+    rider = family.get("rider")
+    family.session.leave(rider)
+    for _ in range(2):
+        assert isinstance(family.cluster.renew(rider, 0), Kept)
+        assert set(family.session.riders.values()) == {rider}
+        assert family.session.fingerprint == rider.stamp()
+
+
+def test_a_rider_is_listed_again_where_its_session_was_forgotten_and_is_back() -> None:
+    family = Family()
+    rider, node = family.get("rider"), family.cluster.acceptors["a"]
+    for _ in range(4):
+        family.later("b", "c")
+        family.cluster.renew(family.root)
+    node.forget(node.slots["session"])
+    node._rounds.remove("session")
+    for _ in range(2):
+        family.later()
+        family.cluster.renew(family.root)
+    assert riders(node, node.load("session")) == [rider.stamp()]
+
+
+@pytest.mark.parametrize("reason", [Loss.EXPIRED, Loss.TAKEN])
+def test_who_has_lost_the_session_has_lost_what_rides_on_it(reason: Loss) -> None:
+    family = Family()
+    rider, now = family.get("rider"), family.cluster.now
+    renewal = family.root.renew(TTL, now)[0]
+    assert isinstance(renewal, Send)
+    for who in "bc":
+        family.root.on_verdict(who, renewal.attempt, Ack(TTL, extended=True), now, 0, incarnation=1)
+    (mending,) = family.root.on_verdict("a", renewal.attempt, Gone(reason), now, 0, incarnation=1)
+    assert isinstance(mending, Send)
+    assert "a" not in family.session._kept
+    handed = family.root.on_verdict("a", mending.attempt, Ack(TTL, extended=False), now, 0, incarnation=1)
+    assert [step.item.op for step in handed if isinstance(step, Send) and isinstance(step.item, Accept)] == [rider.op]
+
+
+def test_who_takes_the_session_in_afresh_has_nothing_that_rides_on_it_whatever_it_had() -> None:
+    family = Family()
+    rider, now = family.get("rider"), family.cluster.now
+    renewal = family.root.renew(TTL, now)[0]
+    assert isinstance(renewal, Send)
+    for who in "bc":
+        family.root.on_verdict(who, renewal.attempt, Ack(TTL, extended=True), now, 0, incarnation=1)
+    family.root.on_verdict("a", family.root._healing, Ack(TTL, extended=False), now, 0, incarnation=1)
+    assert rider.stamp() not in family.session._kept["a"].riders
+
+
+class Counting(Session):
+    """Counts how often all riders are looked at."""
+
+    looks = 0
+
+    def lacks(self, until_ns: int) -> bool:
+        self.looks += 1
+        return super().lacks(until_ns)
+
+
+def test_while_many_riders_are_handed_out_nobody_looks_at_all_of_them_for_each() -> None:
+    family = Family()
+    family.root.make_session = Counting
+    for number in range(100):
+        family.get(f"r{number}")
+    family.cluster.acceptors["b"].incarnation = 2
+    family.later("a", "b")
+    assert isinstance(family.cluster.renew(family.root), Kept)
+    assert isinstance(family.session, Counting)
+    assert family.session.looks < 10
 
 
 # --- whose word counts --------------------------------------------------------------------------------------------

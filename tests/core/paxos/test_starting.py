@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import msgspec
+import pytest
+
 from leasehold.core.clock import SECOND
-from leasehold.core.ops import Renew
+from leasehold.core.ops import Release, Renew
 from leasehold.core.paxos.acceptor import Config, Durable
-from leasehold.core.paxos.messages import Accept, Ack, Extend, HeldBy, Low, Request, Seed, SeedQuery
+from leasehold.core.paxos.messages import Accept, Ack, Drop, Extend, HeldBy, Low, Request, Seed, SeedQuery, Withdraw
 from leasehold.core.paxos.riders import stamp
 from leasehold.core.paxos.starting import Seeding, Snapshot, shut_down, silence, start
 from tests.core.paxos.cluster import TTL, acceptor, ask, asking
@@ -20,7 +23,7 @@ def test_after_a_crash_it_is_silent_and_takes_no_number_up_to_its_mark() -> None
     over = LATER + silence(TTL, CONFIG.drift)
     assert over > LATER + TTL
     assert ask(node, Accept(asking("q"), 500), over) == Low(500)
-    assert ask(node, Accept(asking("q"), 501), over) == Ack(TTL, extended=False)
+    assert ask(node, Accept(asking("q"), 501), over) == Ack(TTL, extended=False, after=500)
 
 
 def test_the_silence_is_that_of_the_longest_lease_and_not_of_todays_settings() -> None:
@@ -43,6 +46,26 @@ def test_after_a_clean_shutdown_all_goes_on_at_once() -> None:
         TTL, extended=True, riders=(stamp("child", 6),)
     )
     assert again.acceptor.floor == 3
+
+
+@pytest.mark.parametrize("heir_waits", [True, False])
+@pytest.mark.parametrize("heir_is_in", [True, False])
+def test_a_clean_shutdown_keeps_what_was_handed_over(*, heir_waits: bool, heir_is_in: bool) -> None:
+    node = acceptor()
+    ask(node, Accept(asking("p"), 5), 0)
+    if heir_waits:
+        ask(node, Accept(asking("q", queue=True), 6), 0)
+    ask(node, Drop(Release("job", "p", successor="holder-q", state="left", reserve_ns=TTL), 5), 0)
+    if heir_is_in:
+        assert ask(node, Accept(asking("q"), 7), 0) == Ack(TTL, extended=False, state="left", after=5)
+    snapshot = shut_down(node, SECOND)
+    again = msgspec.msgpack.decode(msgspec.msgpack.encode(snapshot), type=Snapshot)
+    node = start(CONFIG, 2, LATER, durable=node.durable, snapshot=again).acceptor
+    now = LATER + TTL - SECOND - 1
+    if heir_is_in:  # its attempt comes to nothing
+        ask(node, Withdraw("job", "q", 7), now)
+    assert isinstance(ask(node, Accept(asking("z"), 8), now), HeldBy)
+    assert ask(node, Accept(asking("q"), 9), now) == Ack(TTL, extended=False, state="left", after=5)
 
 
 def test_a_shutdown_during_the_silence_keeps_what_is_left_of_it() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from leasehold.core.clock import SECOND
 from leasehold.core.lease import Contender
 from leasehold.core.ops import WAITER_LIFE_NS, Loss, Renew
@@ -127,6 +129,53 @@ def test_of_two_handovers_the_newer_one_counts() -> None:
     won = cluster.acquire(third)
     assert isinstance(won, Won)
     assert won.state == "new"
+
+
+def test_who_asks_in_between_and_takes_it_back_does_not_come_between_a_holder_and_its_heir() -> None:
+    """Where the handover was missed, the other one's attempt was taken in, and withdrawn."""
+    cluster = Cluster()
+    holder = held(cluster)
+    cluster.reachable = {"a", "b"}
+    cluster.release(holder, successor="holder-heir", state="left", reserve_ns=6 * TTL)
+    cluster.reachable = {"a", "b", "c"}
+    cluster.now += TTL + SECOND
+    assert isinstance(cluster.acquire(cluster.proposer("other")), Blocked)
+    cluster.reachable = {"b", "c"}
+    won = cluster.acquire(cluster.proposer("heir"))
+    assert isinstance(won, Won)
+    assert won.state == "left"
+
+
+def test_what_was_left_is_not_delivered_after_somebody_elses_turn_also_where_that_is_forgotten() -> None:
+    cluster = Cluster()
+    holder = held(cluster)
+    cluster.reachable = {"a"}
+    cluster.release(holder, successor="holder-heir", state="left", reserve_ns=60 * TTL)
+    cluster.reachable = {"a", "b", "c"}
+    cluster.now += TTL + SECOND
+    other = cluster.proposer("other")
+    assert isinstance(cluster.acquire(other), Won)
+    cluster.release(other)
+    for name in "bc":
+        assert cluster.acceptors[name].collect(cluster.now + TTL) == 1
+    won = cluster.acquire(cluster.proposer("heir"))
+    assert isinstance(won, Won)
+    assert won.state == ""
+
+
+@pytest.mark.parametrize("third", ["answers", "is away"])
+def test_while_it_is_not_certain_what_was_left_the_others_are_waited_for(third: str) -> None:
+    """A node that crashed can't say that nobody had it since."""
+    cluster = Cluster()
+    cluster.release(held(cluster), successor="holder-heir", state="left", reserve_ns=6 * TTL)
+    crashed = Cluster().acceptors["a"]
+    crashed.floor = cluster.ballots.used + 1
+    cluster.acceptors["a"] = crashed
+    if third == "is away":
+        cluster.reachable = {"a", "b"}
+    won = cluster.acquire(cluster.proposer("heir"))
+    assert isinstance(won, Won)
+    assert won.state == ("left" if third == "answers" else "")
 
 
 def test_what_was_left_is_there_for_an_heir_that_has_to_ask_again_with_a_higher_number() -> None:

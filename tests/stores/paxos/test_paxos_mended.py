@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold.core.ops import Acquire, Granted, Release, Released, Revoke, Unknown
+from leasehold.core.ops import Acquire, Granted, Release, Released, Renew, Revoke, Unknown
+from leasehold.core.paxos.steps import Send
 from leasehold.errors import ConfigError
 from leasehold.runtime.clock import SYSTEM
 from leasehold.stores.paxos import engine, frames
+from leasehold.stores.paxos.calls import Call, Flight
 from leasehold.stores.paxos.link import Link, connect
 from leasehold.stores.paxos.store import PaxosStore
 from leasehold.stores.registry import open_store
@@ -136,6 +138,35 @@ def test_a_node_is_tried_again_whatever_went_wrong(cluster: PaxosCluster, monkey
 
     until(acquired, "a majority")
     assert {place.port for place in failed} >= {node.port for node in cluster.nodes}
+    store.close()
+
+
+@pytest.mark.parametrize("withdrawn", [True, False])
+def test_a_node_that_is_back_is_told_what_is_asked_and_not_what_was_withdrawn(
+    cluster: PaxosCluster, *, withdrawn: bool, sent: list[bytes]
+) -> None:
+    """The withdrawal was sent while it was away, so it would take in, for a whole TTL, what nobody wants."""
+    store = open_store(f"{cluster.url}?namespace=back", SYSTEM)
+    assert isinstance(store, PaxosStore)
+    node = store._engine.nodes[0]
+
+    def link_after_a_request() -> Link | None:
+        store.apply([Renew("other", new_id(), 1, ns(1))], timeout=1)
+        return node.link
+
+    until(lambda: link_after_a_request() is not None, "a connection")
+    task = store._task(Acquire("job", new_id(), "h", ns(1)), SYSTEM.now())
+    (ask,) = task.start(SYSTEM.now(), SYSTEM.wall_us())
+    assert isinstance(ask, Send)
+    frame = frames.encode(frames.Ask(10**9, [frames.ITEMS[type(ask.item)](ask.item)]))
+    with store._engine.lock:
+        store._engine._flights[10**9] = Flight([(Call([task]), task, ask.attempt)], frame, SYSTEM.now())
+        task.number = ask.attempt + withdrawn  # it has begun again since
+        before = node.link
+        assert before is not None
+        before.shut()
+    until(lambda: link_after_a_request() not in {None, before}, "the node to be back")
+    assert (bytes(frame) in sent) is not withdrawn
     store.close()
 
 

@@ -63,6 +63,8 @@ RAISE_BY_US = 30 * SECOND_US
 """How far ahead it is raised."""
 REPLY_ROOM = 4 * 1024 * 1024
 """What one reply may show, in bytes or so. What is left over has to be asked for again."""
+LOOK_COSTS = 20
+"""To look at a lease under another one counts for so many bytes, whether or not it is shown."""
 
 
 class Config(NamedTuple):
@@ -272,7 +274,6 @@ class Acceptor:
         verdict = self._extended(slot, item.n, op.token, op.ttl_ns, now)
         if isinstance(verdict, Ack) and (item.riders is not None or slot.children_ended):
             here = None if item.riders is None else missing_or_more(self, slot, item.riders)
-            self.room -= 9 * len(here or ())
             return verdict._replace(riders=here, ended=slot.children_ended)
         return verdict
 
@@ -422,12 +423,12 @@ class Acceptor:
         expiry = now + op.ttl_ns
         if op.parent is not None:
             bound = rules.parent_bound(self, op, now)
-            if bound <= now:
+            if bound <= now or (op.ttl_ns == 0 and self.ends_apart(op.parent[0])):
                 return Gone(Loss.EXPIRED)
             expiry = bound if op.ttl_ns == 0 else min(expiry, bound)
         if slot.has_children and not item.token:
             rules.end_children(self, slot, now, ended_ns=self.expiry(slot))
-        state = slot.take_on(reservation)
+        state = slot.take_on(reservation, self.floor)
         token = item.token or item.n
         family = slot.has_children
         rules.fill(self, slot, op, now, token=token, expiry_ns=expiry, state=state)
@@ -438,15 +439,14 @@ class Acceptor:
         if op.parent is not None and op.lock_delay_ns:
             lasts = self.config.max_ttl_ns  # its parent's renewals lengthen it without a word here
         self._span_ns = max(self._span_ns, lasts + op.lock_delay_ns, op.hold_at_least_ns)
-        if op.parent is not None:
-            self._families.setdefault(op.parent[0], set()).add(op.resource)
+        self._enlist(slot)
         if not item.token:
             self._tell_granted(slot, expiry - now)
         return Ack(expiry - now, extended=False, state=state, after=slot.after)
 
     def _extended(self, slot: Slot, n: int, token: int, ttl_ns: int, now: int) -> Verdict:
         expiry = self.expiry(slot)
-        if slot.revoked:
+        if slot.revoked or (slot.ttl_ns == 0 and self.ends_apart(slot.parent)):
             return Gone(Loss.REVOKED, max(0, expiry - now), self.floor_of(slot))
         if n < slot.n:
             return Low(max(slot.n, self.floor_of(slot)))
@@ -454,6 +454,7 @@ class Acceptor:
         if slot.parent is not None:
             bound = rules.expiry_of(self, self.load(slot.parent))
             extended = bound if slot.ttl_ns == 0 else min(extended, bound)
+            self._enlist(slot)  # its parent may have been forgotten here, and be back
         slot.expiry_ns = extended
         if slot.ttl_ns:
             slot.ttl_ns = max(slot.ttl_ns, ttl_ns)
@@ -467,6 +468,20 @@ class Acceptor:
         self.promise(slot, n, slot.lease_id or "")
         self._span_ns = max(self._span_ns, extended - now + slot.lock_delay_ns)
         return Ack(extended - now, extended=True)
+
+    def ends_apart(self, parent: str | None) -> bool:
+        """Whether what rides under this lease ends here before its root does, since one in between is revoked.
+
+        Its owner counts an acceptor that has it for as long as the root lasts there.
+        """
+        for _ in range(rules.MAX_DEPTH):
+            if parent is None:
+                break
+            above = self.load(parent)
+            if above.revoked or above.ttl_ns:  # the root, unless it is revoked: then it has a time, and a parent
+                return bool(above.revoked) and above.parent is not None
+            parent = above.parent
+        return False
 
     def extension(self, slot: Slot, ttl_ns: int, now: int) -> int:
         """Return until when a record lasts that is renewed: never shorter, for an earlier promise is relied upon."""
@@ -504,14 +519,26 @@ class Acceptor:
         if slot.parent is not None:
             self._families.setdefault(slot.parent, set()).add(slot.resource)
 
+    def _enlist(self, slot: Slot) -> None:
+        """Count a lease among what stands under its parent."""
+        if slot.parent is not None:
+            self.load(slot.parent).has_children = True
+            self._families.setdefault(slot.parent, set()).add(slot.resource)
+
     def children(self, resource: str, token: int) -> Iterable[Slot]:
         """Return the slots whose parent is this lease, by name."""
         return sorted(self.family(resource, token), key=lambda slot: slot.resource)
 
     def family(self, resource: str, token: int) -> list[Slot]:
-        """Return the slots whose parent is this lease, in no order."""
-        found = [self.slots.get(name) for name in self._families.get(resource, ())]
-        return [slot for slot in found if slot is not None and slot.parent == resource and slot.parent_token == token]
+        """Return the slots whose parent is this lease, in no order. To look at all of them takes time, and so room."""
+        names = self._families.get(resource)
+        if names is None:
+            return []
+        self.room -= LOOK_COSTS * len(names)
+        found = [slot for name in names if (slot := self.slots.get(name)) is not None and slot.parent == resource]
+        if len(found) < len(names):  # those that ran out with their parent stand under nothing any more
+            self._families[resource] = {slot.resource for slot in found}
+        return [slot for slot in found if slot.parent_token == token]
 
     def collect(self, now: int, at_most: int = 1000) -> int:
         """Look at some slots, and forget those that matter no more. To be called now and then; returns how many went."""

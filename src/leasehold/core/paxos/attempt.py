@@ -53,8 +53,20 @@ class Attempt:
         """Return the acceptors whose queue is full."""
         return tuple([who for who, answer in self.answers.items() if isinstance(answer, HeldBy) and answer.refused])
 
-    def handed_over(self) -> str:
-        """Return what the last holder has left: what those say who know of the newest one."""
+    def handed_over(self, majority: int, silent: int) -> str | None:
+        """Return what the last holder has left; None where only one of those who are silent yet may tell.
+
+        A majority has to say that nobody had it since: one acceptor may have missed somebody's whole turn.
+        """
         acks = [answer for answer in self.answers.values() if isinstance(answer, Ack)]
-        newest = max([ack.after for ack in acks])
-        return max([ack.state for ack in acks if ack.after == newest])
+        newest = max([ack for ack in acks if ack.state], key=_after, default=None)
+        if newest is None:
+            return ""
+        agreeing = sum([ack.after <= newest.after for ack in acks])
+        if agreeing >= majority:
+            return newest.state
+        return None if agreeing + silent >= majority else ""
+
+
+def _after(ack: Ack) -> int:
+    return ack.after

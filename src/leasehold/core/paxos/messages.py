@@ -95,7 +95,7 @@ class Ack(NamedTuple):
     state: str = ""
     """What the holder before has handed over."""
     after: int = 0
-    """The token before this one, as far as this acceptor knows: with that lease, the state was handed over."""
+    """Nobody with a higher token had it here before. The state, if there is one, was handed over with that very lease."""
     riders: tuple[int, ...] | None = None
     """The stamps of all that rides on it here, where that isn't what its owner believes."""
     ended: int = 0

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from leasehold.core.ops import Loss, Renew
 from leasehold.core.paxos.attempt import Attempt, Kind
-from leasehold.core.paxos.ballots import majority
+from leasehold.core.paxos.ballots import DAY_US, majority
 from leasehold.core.paxos.messages import (
     Accept,
     Ack,
@@ -68,6 +68,10 @@ class Proposer:
     _stamp = _stamped = 0
     _resumed = False
     """Its deadline is what somebody else believes."""
+    _reach = 0
+    """A number above a floor that isn't heeded, for the next attempt alone: see `_stretch`."""
+    _reaching = False
+    """This attempt has such a number: whoever refuses it may take another one."""
     _mending = 0
     """How many were handed it, and haven't answered."""
 
@@ -100,6 +104,7 @@ class Proposer:
             return self.renew(self.op.ttl_ns, now)
         self.ballots.saw(self.op.seen_token)
         self.n = self.ballots.fresh(wall_us)
+        self._reaching = False
         return [self._begin(Kind.ACCEPT, self._request(wall_us), now, self.op.ttl_ns)]
 
     def _request(self, wall_us: int) -> Accept:
@@ -109,7 +114,8 @@ class Proposer:
 
     def again(self, now: int, wall_us: int) -> list[Step]:
         """Begin an attempt after a split vote: everybody else is asked to hold back first."""
-        self.n = self.ballots.fresh(wall_us)
+        self.n = max(self.ballots.fresh(wall_us), self._reach)
+        self._reaching = self.n > self.ballots.used
         return [self._begin(Kind.PREPARE, Prepare(self.op.resource, self.op.lease_id, self.n), now)]
 
     def renew(self, ttl_ns: int, now: int) -> list[Step]:
@@ -152,13 +158,15 @@ class Proposer:
         steps = []
         if isinstance(verdict, Ack) and self.has_family:
             steps += self._note(attempt, who, verdict, incarnation, now)
+        elif isinstance(verdict, Gone) and self.session is not None and verdict.reason is not Loss.REVOKED:
+            self.session.lost(who)
         if attempt.kept:
             steps += self._mend(attempt, who)
         if attempt.open:
             steps += _DECIDING[attempt.kind](self, attempt, now, wall_us)
         return steps
 
-    def on_timeout(self, number: int, *, last: bool = True) -> list[Step]:
+    def on_timeout(self, number: int, now: int, *, last: bool = True) -> list[Step]:
         """No more answers to it are waited for; unless it is the ``last`` word, those about its riders still are."""
         attempt = self.attempt
         if attempt is None or number != attempt.number or not attempt.open:
@@ -166,6 +174,8 @@ class Proposer:
         if attempt.kept:
             return self._carried(attempt, last=last)
         enough = len(attempt.answers) >= self.majority
+        if attempt.kind is Kind.ACCEPT and attempt.said(Ack) >= self.majority and self.handed_over(attempt) is None:
+            return self._on_majority(attempt, now, last=True)
         if attempt.kind in {Kind.ACCEPT, Kind.PREPARE}:
             blocked = self.believed(attempt)
             if blocked is not None:
@@ -183,6 +193,7 @@ class Proposer:
 
     def _begin(self, kind: Kind, item: Item, now: int, ttl_ns: int = 0) -> Send:
         self.attempt = Attempt(kind, self.next_number(), self.n, now, ttl_ns)
+        self._reach = 0
         return Send(self._numbers, item)
 
     # --- riding on another one ------------------------------------------------------------------------------------
@@ -233,7 +244,8 @@ class Proposer:
         if session is None or not isinstance(verdict, Ack):
             return []
         until = self.until(self._healing_ns, verdict.ttl_ns)
-        return session.hand_out(session.renewed(who, incarnation, None, until, now), who, now)
+        listed = None if verdict.extended else ()
+        return session.hand_out(session.renewed(who, incarnation, listed, until, now), who, now)
 
     def _is_carried(self) -> bool:
         """Whether a majority keeps it for as long as what it rides on is believed to be held."""
@@ -283,10 +295,11 @@ class Proposer:
             return self._on_majority(attempt, now)
         if acks == len(attempt.answers):
             return []
+        self._stretch(attempt, acks, wall_us)
         lows = self.lows(attempt, wall_us)
         last = attempt.answers[next(reversed(attempt.answers))]
         refusal = self.refused(attempt)
-        if refusal is not None:
+        if refusal is not None and not self._reaching:
             return self._give_up(attempt, refusal)
         if isinstance(last, Gone) and last.reason is not Loss.EXPIRED:
             return self._give_up(attempt, Ended(last.reason, last.remaining_ns))
@@ -306,12 +319,22 @@ class Proposer:
         answers = attempt.answers.values()
         return sum([isinstance(answer, Low) and self.ballots.heeds(answer.floor, wall_us) for answer in answers])
 
+    def _stretch(self, attempt: Attempt, willing: int, wall_us: int) -> None:
+        """Let the next attempt, should this one fail, go above floors that aren't heeded, if only that makes a majority.
+
+        Within a day, that is: those who are willing now would refuse a higher one.
+        """
+        floors = sorted([answer.floor for answer in attempt.answers.values() if isinstance(answer, Low)])
+        lacking = self.majority - willing
+        if 0 < lacking <= len(floors) and floors[lacking - 1] < wall_us + DAY_US:
+            self._reach = floors[lacking - 1] + 1
+
     def refused(self, attempt: Attempt) -> Refusal | None:
         """Say why it can't be had, where so many refuse it that the others are no majority: one may have a wrong clock."""
         whys = [answer.why for answer in attempt.answers.values() if isinstance(answer, Refused)]
         return Refusal(whys[-1]) if len(whys) > self.acceptors - self.majority else None
 
-    def _on_majority(self, attempt: Attempt, now: int) -> list[Step]:
+    def _on_majority(self, attempt: Attempt, now: int, *, last: bool = False) -> list[Step]:
         ttl_ns = attempt.shortest_ns()
         deadline = self.deadline(attempt, ttl_ns)
         if self.rides is not None:
@@ -320,13 +343,20 @@ class Proposer:
             deadline = self.rides.root.deadline_ns
         if not self.in_time(deadline, now):
             return self._give_up(attempt, NoAnswer())
+        state = self.handed_over(attempt)
+        if state is None and not last:
+            return []
         attempt.open = False
         self.token = self.confirmed_n = self.n
         self.deadline_ns = deadline
         if self.rides is not None:
             self.rides.join(self)
-        self.state = attempt.handed_over()
+        self.state = state or ""
         return [Won(self.token, ttl_ns, deadline, self.state)]
+
+    def handed_over(self, attempt: Attempt) -> str | None:
+        """Return what the last holder has left; None where that isn't certain yet."""
+        return attempt.handed_over(self.majority, self.acceptors - len(attempt.answers))
 
     def deadline(self, attempt: Attempt, ttl_ns: int) -> int:
         """Return until when it is ours: counted from before the first message left, and short of the clocks' drift."""
@@ -375,9 +405,10 @@ class Proposer:
         if blocked is not None:
             return self._give_up(attempt, blocked)
         refusal = self.refused(attempt)
-        if refusal is not None:
+        if refusal is not None and not self._reaching:
             return self._give_up(attempt, refusal)
         promised = attempt.said(Promised)
+        self._stretch(attempt, promised, wall_us)
         if promised >= self.majority:
             return [self._begin(Kind.ACCEPT, self._request(wall_us), now, self.op.ttl_ns)]
         if promised + self.acceptors - len(attempt.answers) < self.majority:
@@ -422,7 +453,9 @@ class Proposer:
         if not self.in_time(deadline if self.op.grace_ns else self.deadline_ns, now):
             attempt.open = False
             return [Ended(Loss.EXPIRED)]
-        if self.rides is None:
+        if self.rides is not None:
+            self.rides.join(self)
+        else:
             self.deadline_ns = deadline if self._resumed else max(self.deadline_ns, deadline)
             self._resumed = False
         self.confirmed_n = attempt.n

@@ -91,10 +91,11 @@ class Session:
     # --- who rides ------------------------------------------------------------------------------------------------
 
     def join(self, rider: Proposer) -> None:
-        """Carry this lease along from now on: it was granted."""
+        """Carry this lease along from now on: it was granted, or is held all the same."""
         one = rider.stamp()
-        self.riders[one] = rider
-        self.fingerprint ^= one
+        if one not in self.riders:
+            self.riders[one] = rider
+            self.fingerprint ^= one
 
     def leave(self, rider: Proposer) -> None:
         """Let go of a lease that was given back, or is lost; and of what rides on it."""
@@ -134,6 +135,10 @@ class Session:
         if self.riders.keys() <= keeping.riders:
             return []
         return [rider for one, rider in self.riders.items() if one not in keeping.riders]
+
+    def lost(self, who: str) -> None:
+        """Take note that this acceptor has not got the root any more, and so nothing that rides on it."""
+        self._kept.pop(who, None)
 
     def is_late(self, until_ns: int, now: int) -> bool:
         """Whether this word comes after its time, so that nobody knows what happened since."""

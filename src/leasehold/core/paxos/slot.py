@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from leasehold.core.entry import Entry, Reservation, Waiting
@@ -23,7 +23,9 @@ class Slot(Entry):
     _stamp: int = 0
     _stamped: int = 0
     after: int = 0
-    """The token of that holder or, where nothing was handed over, of the last one that was here."""
+    """The token of the holder before, or one above it where that is forgotten: no later one has been here."""
+    withdrawn: bool = False
+    """The last attempt here was withdrawn: it was no holder's."""
 
     def stamp(self) -> int:
         """Return the number that stands for this lease where it rides on another one."""
@@ -31,24 +33,35 @@ class Slot(Entry):
             self._stamp, self._stamped = stamp(self.resource, self.token), self.token
         return self._stamp
 
-    def take_on(self, reservation: Reservation | None) -> str:
-        """Note that a new owner uses this reservation; return what was left with it."""
+    def take_on(self, reservation: Reservation | None, floor: int) -> str:
+        """Note that a new owner uses this reservation; return what was left with it.
+
+        ``floor`` is at least the token of any holder that was forgotten.
+        """
         self.inherited = reservation if reservation is not None and reservation.after else None
-        self.after = self.token if self.inherited is None else self.inherited.after
+        if self.inherited is not None:
+            self.after = self.inherited.after
+        elif not self.withdrawn:
+            self.after = self.token or floor
+        self.withdrawn = False
         return "" if self.inherited is None else self.inherited.state
 
     def give_up_inheritance(self) -> None:
-        """Put back what was reserved for an owner that didn't get it after all."""
+        """Put back what was reserved for an owner that didn't get it after all: for its name, as it waits no more."""
+        self.withdrawn = True
         if self.inherited is not None:
             if self.waiting is None:
                 self.waiting = Waiting()
-            self.waiting.reservation, self.inherited = self.inherited, None
+            self.waiting.reservation = replace(self.inherited, lease_id="", successor=self.holder)
+            self.inherited = None
 
     def freeze(self, now: int) -> Frozen:
         """Return it for the file that a clean shutdown leaves, with times as spans that are left.
 
-        Waiters are left out: they show up again by themselves.
+        Waiters are left out: they show up again by themselves. What was handed over to one is kept for its name.
         """
+        waiting = self.waiting
+        reserved = None if waiting is None else _handed_over(waiting)
         return Frozen(
             self.resource,
             self.lease_id,
@@ -74,7 +87,24 @@ class Slot(Entry):
             self.ended,
             bool(self.revoked),
             bool(self.has_children),
+            self.state,
+            self.after,
+            self.withdrawn,
+            _moved(reserved, -now),
+            _moved(self.inherited, -now),
         )
+
+
+def _handed_over(waiting: Waiting) -> Reservation | None:
+    reservation = waiting.reservation
+    if reservation is None or not reservation.after:
+        return None
+    heir = waiting.find(reservation.lease_id)
+    return reservation if heir is None else replace(reservation, lease_id="", successor=heir.holder)
+
+
+def _moved(reservation: Reservation | None, by_ns: int) -> Reservation | None:
+    return None if reservation is None else replace(reservation, until_ns=reservation.until_ns + by_ns)
 
 
 class Frozen(NamedTuple):
@@ -104,10 +134,18 @@ class Frozen(NamedTuple):
     ended: str | None
     revoked: bool
     has_children: bool
+    state: str = ""
+    after: int = 0
+    withdrawn: bool = False
+    reserved: Reservation | None = None
+    inherited: Reservation | None = None
 
     def thaw(self, now: int) -> Slot:
         """Return it as a slot again. The time in between doesn't count, which only makes it last longer."""
         values = self._asdict()
         values["expiry_ns"] = now + values.pop("remaining_ns")
         values["granted_ns"] += now
+        reserved = _moved(values.pop("reserved"), now)
+        values["waiting"] = reserved and Waiting(reservation=reserved)
+        values["inherited"] = _moved(self.inherited, now)
         return Slot(**values)

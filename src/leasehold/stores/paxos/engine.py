@@ -238,7 +238,7 @@ class Engine:
             self._arrivals.remove(call)
         for task in call.tasks:
             if not task.done and task.number:
-                for step in task.on_timeout():
+                for step in task.on_timeout(now):
                     if isinstance(step, Send):
                         self._act(call, task, [step], now)
                     elif (outcome := task.conclude(step, self._trouble)) is not None:
@@ -350,7 +350,7 @@ class Engine:
         return due
 
     def _time_out(self, call: Call, task: Task, now: int, *, last: bool = True) -> None:
-        steps = task.on_timeout(last=last)
+        steps = task.on_timeout(now, last=last)
         if task.done:
             self._over(call, task)
         self._act(call, task, steps, now)
@@ -584,7 +584,8 @@ class Engine:
         self._by_descriptor[link.descriptor] = node
         self._watch(link)
         for flight in list(self._flights.values()):
-            if any(not task.done and number for _, task, number in flight.entries):
+            # What was asked and withdrawn while this node was away must not reach it: the withdrawal won't.
+            if any(not task.done and number and number == task.number for _, task, number in flight.entries):
                 flight.waiting.add(node)
                 self._send(node, flight.frame)
         self._reached.notify_all()

@@ -69,7 +69,7 @@ class Task:
         """Count the nodes that have answered the attempt under way."""
         raise NotImplementedError
 
-    def on_timeout(self, *, last: bool = True) -> list[Step]:
+    def on_timeout(self, now: int, *, last: bool = True) -> list[Step]:
         """Say what follows when nobody else answers; ``last``: and when nothing more is waited for."""
         raise NotImplementedError
 
@@ -117,9 +117,9 @@ class LeaseTask(Task):
         attempt = self.proposer.attempt
         return 0 if attempt is None else len(attempt.answers)
 
-    def on_timeout(self, *, last: bool = True) -> list[Step]:
+    def on_timeout(self, now: int, *, last: bool = True) -> list[Step]:
         """Say what follows when nobody else answers."""
-        return self.proposer.on_timeout(self.number, last=last)
+        return self.proposer.on_timeout(self.number, now, last=last)
 
     def conclude(self, step: Step, error: Callable[[], StoreUnavailable]) -> Outcome | None:
         """Return the outcome that a step means; None: it goes on."""
@@ -268,7 +268,7 @@ class RevokeTask(CountingTask):
         else:
             self.refused()
 
-    def on_timeout(self, *, last: bool = True) -> list[Step]:  # noqa: ARG002
+    def on_timeout(self, now: int, *, last: bool = True) -> list[Step]:  # noqa: ARG002
         """Ask again: whether it has ended isn't clear."""
         return [BackOff()] if self.answers() >= self._majority else [NoAnswer()]
 
@@ -307,7 +307,7 @@ class LookTask(CountingTask):
         if len(seen) >= self._majority and not in_doubt(records, self.acceptors, queues):
             self.finish(self.views())
 
-    def on_timeout(self, *, last: bool = True) -> list[Step]:  # noqa: ARG002
+    def on_timeout(self, now: int, *, last: bool = True) -> list[Step]:  # noqa: ARG002
         """Make do with a majority."""
         if self.answers() < self._majority:
             return [NoAnswer()]
