@@ -16,7 +16,6 @@ BY_HAND = {
     "does not close",
     "keeps what rides under the revoked",
     "seeds before the silence",
-    "takes whatever was left",
     "counts fresh installs",
     "mends under a new number",
     "believes a minority",
