@@ -295,6 +295,27 @@ def test_while_many_riders_are_handed_out_nobody_looks_at_all_of_them_for_each()
     assert family.session.looks < 10
 
 
+def test_who_agrees_with_what_it_was_asked_about_says_nothing_of_a_rider_that_came_since() -> None:
+    """It took that one in, and was told to revoke it, before it heard of the renewal."""
+    family = Family()
+    family.get("first")
+    rider, cluster = family.ask_for("rider"), family.cluster
+    wanted = rider.acquire(cluster.now, cluster.wall_us)[0]
+    assert isinstance(wanted, Send)
+    node = cluster.acceptors["a"]
+
+    def taken_in_by(who: str) -> None:
+        verdict = ask(cluster.acceptors[who], wanted.item, cluster.now)
+        rider.on_verdict(who, wanted.attempt, verdict, cluster.now, 0, incarnation=1)
+
+    taken_in_by("a")
+    ask(node, End(Revoke("rider")), cluster.now)
+    family.later("a", "b")
+    family.cluster.renew(family.root)
+    taken_in_by("b")
+    assert not rider.token, "one acceptor alone keeps it for as long as the session"
+
+
 # --- whose word counts --------------------------------------------------------------------------------------------
 
 RIDER = 77
@@ -307,6 +328,7 @@ def book() -> tuple[Session, Proposer]:
     session = family.session
     session.riders = {RIDER: rider}
     session._kept.clear()
+    session.begin(0)
     for who in "ab":
         session.acked(RIDER, who, 1, 100, 0)
     return session, rider

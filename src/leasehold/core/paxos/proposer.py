@@ -125,7 +125,7 @@ class Proposer:
         riders = None
         if self.session is not None:
             self.session.begin(now)
-            riders = self.session.fingerprint if self.session.riders else None
+            riders = self.session.fingerprint
         return [self._begin(Kind.EXTEND, Extend(op, self.n, riders), now, ttl_ns)]
 
     def release(self, op: Release, now: int) -> list[Step]:
@@ -244,8 +244,7 @@ class Proposer:
         if session is None or not isinstance(verdict, Ack):
             return []
         until = self.until(self._healing_ns, verdict.ttl_ns)
-        listed = None if verdict.extended else ()
-        return session.hand_out(session.renewed(who, incarnation, listed, until, now), who, now)
+        return session.hand_out(session.renewed(who, incarnation, (), until, now), who, now)
 
     def _is_carried(self) -> bool:
         """Whether a majority keeps it for as long as what it rides on is believed to be held."""

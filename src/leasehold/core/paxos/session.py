@@ -71,6 +71,8 @@ class Session:
         self.majority = root.majority
         self.riders: dict[int, Proposer] = {}
         self.fingerprint = 0
+        self._asked_about: set[int] = set()
+        """What the fingerprint of the last renewal stood for."""
         self.certain_ns = root.deadline_ns
         """Until when a majority is known to keep each of them."""
         self._handing: dict[int, Handing] = {}
@@ -124,13 +126,12 @@ class Session:
     ) -> list[Proposer]:
         """Take in one acceptor's answer to the renewal of the root; return the riders to send to it again.
 
-        ``listed`` is what it has; None: what it was told.
+        ``listed`` is what it has; None: what it was asked about, and nothing else.
         """
         if self.is_late(until_ns, now):
             return []
         keeping = self._keeping(who, incarnation, now)
-        if listed is not None:
-            keeping.riders.intersection_update(listed)
+        keeping.riders.intersection_update(self._asked_about if listed is None else listed)
         keeping.until_ns = max(keeping.until_ns, until_ns)
         if self.riders.keys() <= keeping.riders:
             return []
@@ -174,6 +175,7 @@ class Session:
 
         What is younger may have been answered already, since nobody listens between two renewals.
         """
+        self._asked_about = set(self.riders)
         lost_ns = now - self.root.op.ttl_ns
         self._handing = {number: one for number, one in self._handing.items() if one.sent_ns > lost_ns}
         self._on_the_way = {(one.stamp, one.who) for one in self._handing.values()}
