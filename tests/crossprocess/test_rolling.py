@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-HANDING_OVER = pytest.mark.parametrize("url", ["sqlite", "redis", "postgresql"], indirect=True)
+HANDING_OVER = pytest.mark.parametrize("url", ["sqlite", "redis", "postgresql", "paxos"], indirect=True)
 """The stores on which a lease can be handed over, and that come with a server here."""
 
 

@@ -157,7 +157,7 @@ def hold_then_release(holder: Holder) -> dict[str, Any]:
 
 @pytest.mark.alone
 @pytest.mark.children(1500)
-@pytest.mark.parametrize("url", ["sqlite", "redis", "postgresql"], indirect=True)
+@pytest.mark.parametrize("url", ["sqlite", "redis", "postgresql", "paxos"], indirect=True)
 def test_all_leases_of_a_killed_holder_are_free(holder: Holder) -> None:
     seen = hold_then_die(holder)
     assert (seen["early"], seen["held_at_200"], seen["got"]) == (0, 0, holder.children)
@@ -166,7 +166,7 @@ def test_all_leases_of_a_killed_holder_are_free(holder: Holder) -> None:
 
 @pytest.mark.alone
 @pytest.mark.children(1500)
-@pytest.mark.parametrize("url", ["sqlite", "redis", "postgresql"], indirect=True)
+@pytest.mark.parametrize("url", ["sqlite", "redis", "postgresql", "paxos"], indirect=True)
 def test_all_leases_of_a_released_session_are_free(holder: Holder) -> None:
     seen = hold_then_release(holder)
     assert seen["free"] == 0
@@ -175,7 +175,7 @@ def test_all_leases_of_a_released_session_are_free(holder: Holder) -> None:
 
 @pytest.mark.chaos
 @pytest.mark.children(10_000)
-@pytest.mark.parametrize("url", ["sqlite", "redis", "postgresql"], indirect=True)
+@pytest.mark.parametrize("url", ["sqlite", "redis", "postgresql", "paxos"], indirect=True)
 def test_ten_thousand_leases_of_a_killed_holder(holder: Holder) -> None:
     seen = hold_then_die(holder)
     note("session", kind_of(holder.url), **seen)
@@ -186,7 +186,7 @@ def test_ten_thousand_leases_of_a_killed_holder(holder: Holder) -> None:
 
 @pytest.mark.chaos
 @pytest.mark.children(10_000)
-@pytest.mark.parametrize("url", ["sqlite", "redis", "postgresql"], indirect=True)
+@pytest.mark.parametrize("url", ["sqlite", "redis", "postgresql", "paxos"], indirect=True)
 def test_ten_thousand_leases_of_a_released_session(holder: Holder) -> None:
     seen = hold_then_release(holder)
     note("session", kind_of(holder.url), **seen)
