@@ -1,6 +1,6 @@
 """For all tests: one PostgreSQL server, a second chance where time decides, and signals as a terminal would have them.
 
-A machine that runs six tests at a time on two processors may stop one of them for longer than a TTL, and then a lease
+A machine that runs eight tests at a time on two processors may stop one of them for longer than a TTL, and then a lease
 is lost as it should be. So a test that waits for real clocks may be tried again, and the summary says that it was. What
 tells of two holders, of tokens out of order or of a stale write is never tried again, and no pure test is.
 

@@ -6,6 +6,7 @@ import pytest
 
 from bench.contestants import everybody
 from bench.goals import GOALS, Goal, Reached
+from bench.places import STORES
 from bench.results import Entry, Found, Measure, ratio
 from bench.works import on_no_store, on_stores, selected
 
@@ -70,7 +71,7 @@ def test_a_goal_is_a_bound_from_one_side(*, at_least: bool, value: float, met: b
 
 
 def test_goals_name_works_measures_and_contestants_that_exist() -> None:
-    stores = ("redis", "postgresql", "sqlite", "etcd", "zookeeper")
+    stores = tuple(STORES)
     works = {f"{store}.{work.name}": work for store in stores for work in on_stores(quick=False)}
     names = {(kind.store, kind.name) for kind in everybody() if kind.takes_part("sequential") or kind.kind == "floor"}
     others = {work.name: work for work in on_no_store(quick=False)}
