@@ -90,4 +90,8 @@ class Host:
             assert process.poll() is None, f"{program} ended with {process.returncode}"
         finally:
             process.terminate()
-            process.wait(30)
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:  # systemd waits for what it has started, for as long as its default says
+                process.kill()
+                process.wait(30)
