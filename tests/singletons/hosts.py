@@ -30,6 +30,11 @@ SYSTEMD = """\
 mount -t tmpfs tmpfs /run
 mkdir -p /run/systemd/system /run/user
 chmod 700 /run/user
+groups=/sys/fs/cgroup/systemd
+test -d $groups || groups=/sys/fs/cgroup
+own=$groups/leasehold-test-$$
+mkdir $own
+echo $$ >$own/cgroup.procs
 XDG_RUNTIME_DIR=/run/user XDG_CONFIG_HOME={folder} exec /usr/lib/systemd/systemd --user --unit=report.timer
 """
 
