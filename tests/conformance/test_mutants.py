@@ -96,7 +96,7 @@ MUTANTS = {
     ),
     "renewal after expiry": (
         "core/rules.py",
-        "    if now >= expiry and not _in_grace(entry, expiry, now):",
+        "    if now >= expiry and not in_grace(entry, expiry, now):",
         "    if False:",
         "after_expiry",
     ),
