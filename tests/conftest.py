@@ -1,6 +1,6 @@
 """For all tests: one PostgreSQL server, a second chance where time decides, and signals as a terminal would have them.
 
-A machine that runs eight tests at a time on two processors may stop one of them for longer than a TTL, and then a lease
+A machine that runs six tests at a time on two processors may stop one of them for longer than a TTL, and then a lease
 is lost as it should be. So a test that waits for real clocks may be tried again, and the summary says that it was. What
 tells of two holders, of tokens out of order or of a stale write is never tried again, and no pure test is.
 
@@ -30,7 +30,7 @@ for ignored in (signal.SIGQUIT, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_DFL)
 
 
-PURE = ("core", "docs", "fencing", "fuzz", "sim", "bench")
+PURE = ("core", "fuzz", "sim")
 UNSAFE = [r"\.token", "two holders", "out of order", "stale", "overlap"]
 
 
@@ -38,7 +38,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests that may be tried again."""
     here = Path(__file__).parent
     for item in items:
-        if item.path.relative_to(here).parts[0] not in PURE and item.get_closest_marker("chaos") is None:
+        pure = item.path.relative_to(here).parts[0] in PURE or "interleavings" in item.path.name
+        if not pure and item.get_closest_marker("chaos") is None:
             item.add_marker(pytest.mark.flaky(reruns=2, reruns_delay=1, rerun_except=UNSAFE))
 
 

@@ -147,6 +147,7 @@ def test_an_answer_that_comes_in_drops(slow: SlowTunnel, far_store: RedisStore) 
         far_store.read(names, timeout=LIMIT)
 
 
+@pytest.mark.heavy
 def test_a_request_that_is_larger_than_what_the_kernel_takes(server: RedisServer, store: RedisStore) -> None:
     store.read(["job"], timeout=PATIENCE)
     with server.standing_still(), in_time():
