@@ -23,23 +23,22 @@ PAUSE: Final = 1.0
 async def seed(service: Service) -> None:
     """Wait for the end of the silence, ask until enough have answered, and begin to serve."""
     acceptor, clock = service.acceptor, service.clock
-    seeding = Seeding(acceptor, service.settings.acceptors)
+    seeding = Seeding(acceptor, service.settings.acceptors, clock.now())
     log(
         "the data folder is empty: silent, and then the others are asked",
         silence_s=service.silence_left(clock.now()) / 1e9,
     )
-    while (left := service.silence_left(clock.now())) > 0:  # noqa: ASYNC110 - this clock and the loop's needn't agree
-        await asyncio.sleep(left / 1e9)
-    assert seeding.may_ask(clock.now())
     heard: list[str] = []
     while True:
-        peers = service.settings.peers.items()
+        while not seeding.may_ask(clock.now()):  # noqa: ASYNC110 - this clock and the loop's needn't agree
+            await asyncio.sleep(service.silence_left(clock.now()) / 1e9)
+        peers, serial = service.settings.peers.items(), seeding.query().serial
         answers = await asyncio.gather(*(asyncio.to_thread(_ask, service, name, place) for name, place in peers))
-        for (name, _), high_water in zip(peers, answers, strict=True):
-            if high_water is None:
+        for (name, _), answer in zip(peers, answers, strict=True):
+            if answer is None:
                 continue
             heard.append(name)
-            durable = seeding.on_seed(Seed(0, name, high_water), clock.now())
+            durable = seeding.on_seed(Seed(serial, name, answer.high_water, answer.span_ns), clock.now())
             if durable is not None:
                 written = asyncio.Event()
                 service.persist(durable, written.set)
@@ -47,10 +46,12 @@ async def seed(service: Service) -> None:
                 seeding.finish(durable)
                 log("seeded", by=sorted(set(heard)), high_water=durable.high_water)
                 return
+        if (left := service.silence_left(clock.now())) > 0:
+            log("others have longer leases: silent for as long as these may last", silence_s=left / 1e9)
         await asyncio.sleep(PAUSE)
 
 
-def _ask(service: Service, name: str, place: Place) -> int | None:
+def _ask(service: Service, name: str, place: Place) -> frames.Seeded | None:
     settings = service.settings
     try:
         link = connect(place, settings.secret, settings.peer_tls, PATIENCE)
@@ -66,4 +67,4 @@ def _ask(service: Service, name: str, place: Place) -> int | None:
         return None
     finally:
         link.close()
-    return answer.high_water if isinstance(answer, frames.Seeded) else None
+    return answer if isinstance(answer, frames.Seeded) else None

@@ -255,10 +255,11 @@ class News(Frame, tag=6):
 
 
 class Seeded(Frame, tag=7):
-    """No number above this one was promised here."""
+    """No number above this one was promised here, and for so long anybody was kept out, or may be."""
 
     serial: int
     high_water: int
+    span_ns: int = 0
 
 
 class Status(Frame, tag=8):
