@@ -57,7 +57,7 @@ def _ask(service: Service, name: str, place: Place) -> frames.Seeded | None:
         link = connect(place, settings.secret, settings.peer_tls, PATIENCE)
     except LeaseholdError:
         return None
-    if link.acceptor != name or link.acceptors != settings.acceptors:
+    if link.acceptor != name or link.cluster != settings.cluster:
         link.close()
         log("a peer is not the node that it should be", level="error", peer=name, found=link.acceptor)
         return None
