@@ -6,6 +6,7 @@ A mount namespace for each, so that nothing of this machine's own cron and syste
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import shlex
 import shutil
@@ -28,15 +29,23 @@ exec cron -f
 """
 SYSTEMD = """\
 mount -t tmpfs tmpfs /run
-mkdir -p /run/systemd/system /run/user
+mkdir -p /run/systemd/system /run/user /run/own
 chmod 700 /run/user
 groups=/sys/fs/cgroup/systemd
 test -d $groups || groups=/sys/fs/cgroup
 own=$groups/leasehold-test-$$
 mkdir $own
+mount --bind $own /run/own
 echo $$ >$own/cgroup.procs
-XDG_RUNTIME_DIR=/run/user XDG_CONFIG_HOME={folder} exec /usr/lib/systemd/systemd --user --unit=report.timer
+if [ $groups = /sys/fs/cgroup/systemd ]; then
+    mount -t tmpfs tmpfs /sys/fs/cgroup
+    mkdir $groups
+fi
+mount --bind /run/own $groups
+export XDG_RUNTIME_DIR=/run/user XDG_CONFIG_HOME={folder}
+exec unshare --cgroup /usr/lib/systemd/systemd --user --unit=report.timer
 """
+"""In a control group that is the only one it can see: it takes all that runs in those of its units for its own."""
 
 
 class Host:
@@ -103,3 +112,11 @@ class Host:
             except subprocess.TimeoutExpired:  # systemd waits for what it has started, for as long as its default says
                 process.kill()
                 process.wait(30)
+            _leave_no_groups(process.pid)
+
+
+def _leave_no_groups(pid: int) -> None:
+    for top in glob.glob(f"/sys/fs/cgroup/**/leasehold-test-{pid}"):
+        for folder, _, _ in os.walk(top, topdown=False):
+            with contextlib.suppress(OSError):  # something in it has yet to end
+                os.rmdir(folder)
