@@ -9,13 +9,14 @@ import pytest
 
 from leasehold import Client, LeaseHeld
 from leasehold.core.clock import SECOND
-from leasehold.core.ops import Acquire, Granted, Held, Loss, Lost, Release, Released, Renew, Renewed
+from leasehold.core.ops import Acquire, Granted, Held, Loss, Lost, Notice, Release, Released, Renew, Renewed
 from leasehold.testing.conformance.base import pass_time, take, taken, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from leasehold.core.ops import Op, Outcome
+    from leasehold.stores.base import Subscription
     from leasehold.stores.etcd import EtcdStore
     from tests.servers.etcd import EtcdServer
 
@@ -118,11 +119,51 @@ def test_the_etcd_lease_is_used_again(store: EtcdStore, server: EtcdServer) -> N
 def test_an_undisputed_pair_takes_two_requests(store: EtcdStore, server: EtcdServer) -> None:
     taken(store, "job", 30, "0")
     apply(store, Release("job", "0"))
-    before = puts(server)
+    before = writes(server)
     for number in range(1, 51):
         taken(store, "job", 30, str(number))
         apply(store, Release("job", str(number)))
-    assert puts(server) - before == 100
+    assert writes(server) - before == 100
+
+
+def test_a_release_calls_the_first_waiter_in_the_same_write(
+    server: EtcdServer, namespace: str, open_store: Callable[[], EtcdStore]
+) -> None:
+    """Where the holder has seen it. Who is called needs an etcd lease and one write, and has seen who comes next."""
+    holder, other = open_store(), open_store()
+    subscription = other.subscribe()
+    granted = taken(holder, "job", 30, "a")
+    for waiter in "bc":
+        take(other, "job", 30, waiter, queue=True, notify=subscription.address)
+    apply(holder, Renew("job", "a", granted.token, 30 * SECOND))
+
+    def release(store: EtcdStore, lease_id: str) -> float:
+        before = writes(server)
+        assert isinstance(apply(store, Release("job", lease_id))[0], Released)
+        return writes(server) - before
+
+    assert release(holder, "a") == 1
+    assert called(subscription) == ["b"]
+    before = writes(server)
+    taken(other, "job", 30, "b", queue=True)
+    assert writes(server) - before == 2
+    assert release(other, "b") == 1
+    assert called(subscription) == ["c"]
+    subscription.close()
+
+
+def test_a_waiter_that_has_left_is_not_called(
+    server: EtcdServer, namespace: str, open_store: Callable[[], EtcdStore]
+) -> None:
+    holder, other = open_store(), open_store()
+    granted = taken(holder, "job", 30, "a")
+    for waiter in "bc":
+        take(other, "job", 30, waiter, queue=True, notify=f"there-{waiter}")
+    apply(holder, Renew("job", "a", granted.token, 30 * SECOND))
+    apply(other, Release("job", "b"))
+    assert isinstance(apply(holder, Release("job", "a"))[0], Released)
+    called = [key for key in keys(server, namespace) if "/notice/" in key]
+    assert called == [f"/leasehold/{namespace}/notice/there-c//c"]
 
 
 def test_a_batch_is_one_transaction(store: EtcdStore, server: EtcdServer) -> None:
@@ -228,6 +269,10 @@ def test_tokens_go_on_above_what_a_client_has_seen_elsewhere(
     assert record.token == old
 
 
+def called(subscription: Subscription) -> list[str]:
+    return [notice.lease_id for notice in subscription.get(10) or () if isinstance(notice, Notice)]
+
+
 def metric(server: EtcdServer, name: str) -> float:
     import urllib.request
 
@@ -236,5 +281,5 @@ def metric(server: EtcdServer, name: str) -> float:
     return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name))
 
 
-def puts(server: EtcdServer) -> float:
+def writes(server: EtcdServer) -> float:
     return metric(server, "etcd_server_proposals_applied_total")

@@ -133,5 +133,6 @@ class Deciding:
         self._memory.hold(key_of(op), grip)
         if isinstance(op, Renew):
             grip.renewals += 1
+            grip.first = next(iter(snapshot.waiters()), None)
             grip.renewed_us = self._clock.wall_us()
         task.outcome = outcome._replace(ttl_ns=ttl)

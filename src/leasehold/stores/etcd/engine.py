@@ -147,7 +147,7 @@ class Engine:
         """Have the etcd leases ready that the plans need."""
         short = []
         for task in tasks:
-            for name, seconds in task.plan.needs.items() if task.plan else ():
+            for name, seconds in self._moves.needs(task).items():
                 lease = self._leases.take(seconds)
                 if lease is None:
                     short.append((task, name, seconds))

@@ -84,19 +84,23 @@ class Leases:
         task.leases = {}
 
     def grant(self, seconds: Sequence[int], give_up: int) -> list[EtcdLease]:
-        """Have new ones granted."""
+        """Have new ones granted; with them, in the same round trip, the one for notes, if that is due."""
         since = self._clock.now()
-        answers = self._members.ask([("Lease/LeaseGrant", [number(1, s)]) for s in seconds], give_up)
-        granted = [decode(LEASE, answer) for (answer,) in answers]
-        return [EtcdLease(g["id"], s, g["ttl"], since) for s, g in zip(seconds, granted, strict=True)]
+        notes_due = self._notes is None or since - self._notes.since_ns > NOTES_FOR_NS
+        asked = [*seconds, NOTES_LIFE] if notes_due else seconds
+        answers = self._members.ask([("Lease/LeaseGrant", [number(1, s)]) for s in asked], give_up)
+        heard = [decode(LEASE, answer) for (answer,) in answers]
+        granted = [EtcdLease(g["id"], s, g["ttl"], since) for s, g in zip(asked, heard, strict=True)]
+        if notes_due:
+            self._notes = granted.pop()
+        return granted
 
     def notes(self, give_up: int) -> int:
         """Return the one for what is to be remembered for a minute."""
         notes = self._notes
-        now = self._clock.now()
-        if notes is None or now - notes.since_ns > NOTES_FOR_NS:
-            (notes,) = self.grant([NOTES_LIFE], give_up)
-            self._notes = notes
+        while notes is None or self._clock.now() - notes.since_ns > NOTES_FOR_NS:
+            self.grant([], give_up)
+            notes = self._notes
         return notes.id
 
     def forget_notes(self) -> None:

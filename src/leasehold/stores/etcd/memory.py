@@ -11,6 +11,7 @@ from leasehold.core.ops import Revoke
 if TYPE_CHECKING:
     from leasehold.core.clock import Clock
     from leasehold.core.ops import Op
+    from leasehold.stores.etcd.layout import KV
     from leasehold.stores.etcd.leases import EtcdLease, Leases
     from leasehold.stores.etcd.table import Snapshot
 
@@ -43,6 +44,8 @@ class Grip:
     value: dict[str, Any]
     simple: bool
     """Whether ending it takes nothing but a note."""
+    first: KV | None = None
+    """The first waiter, as far as was seen. Nobody comes before it but by a priority, so it is, as long as it waits."""
     renewals: int = 0
     renewed_us: int = 0
 

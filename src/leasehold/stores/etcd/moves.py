@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Final
 from leasehold.core.ops import Acquire, Loss, Release, Renew
 from leasehold.stores.etcd.layout import KV, delete, exists, get_all, none_under, put, transaction, unchanged
 from leasehold.stores.etcd.memory import key_of
-from leasehold.stores.etcd.plan import NOTES, OWN, ended_value, held_value, is_simple, whole_seconds
+from leasehold.stores.etcd.plan import (
+    NOTES,
+    OWN,
+    ended_value,
+    held_value,
+    is_simple,
+    notice_put,
+    turn_of,
+    whole_seconds,
+)
 
 if TYPE_CHECKING:
     from leasehold.core.clock import Clock
@@ -35,14 +44,15 @@ class Moves:
         """Choose the way: the shortcut, where there is one."""
         op = task.op
         if isinstance(op, Acquire):
+            called = key_of(op) in self._memory.called
             lease = self._leases.take(whole_seconds(op.ttl_ns)) if is_simple(op) else None
             if lease is not None:
                 task.leases = {OWN: lease}
-                task.quick = True
                 if lease.left_ns(self._clock.now()) < FRESH * op.ttl_ns:
                     task.keep.append(lease.id)
+            task.quick = is_simple(op) and (called or lease is not None)
             place = self._memory.places.get(key_of(op))
-            if place is not None:
+            if place is not None and not called:
                 task.keep.append(place.id)
         elif isinstance(op, Release):
             grip = self._memory.grips.get(key_of(op))
@@ -53,6 +63,14 @@ class Moves:
             grip = self._memory.grips.get(key_of(op))
             if grip is not None:
                 task.keep += [lease.id for lease in grip.leases]
+
+    def needs(self, task: Task) -> dict[str, int]:
+        """Return the etcd leases that are to be had before, by what they are for, and their seconds."""
+        if task.plan is not None:
+            return task.plan.needs
+        if task.quick and isinstance(task.op, Acquire) and not task.leases:
+            return {OWN: whole_seconds(task.op.ttl_ns)}
+        return {}
 
     def move(self, task: Task, look: list[bytes], plus: int, give_up: int) -> bytes:
         """Return the transaction that brings the operation on, or else looks."""
@@ -78,15 +96,19 @@ class Moves:
         place = layout.waiter(op.resource, op.lease_id, op.priority)
         shut = [none_under(layout.closed(op.resource, "")), unchanged(layout.kept(op.resource), 0)]
         free = [unchanged(key, freed), exists(place), *shut]
-        return transaction(free, [write, delete(place)], look)
+        return transaction(free, [write, delete(place), get_all(layout.wait(op.resource), SOME_WAITERS)], look)
 
     def _quick_release(self, task: Task, look: list[bytes], give_up: int) -> bytes:
         grip, resource = task.grip, task.op.resource
         assert grip is not None
         key = self._layout.lease(resource)
         kv = KV(key, grip.value | {"token": grip.token}, 0, grip.modified, 0)
-        note = put(key, ended_value(kv, str(Loss.RELEASED), self._clock.wall_us()), self._leases.notes(give_up))
-        waiting = get_all(self._layout.wait(resource), SOME_WAITERS)
+        notes = self._leases.notes(give_up)
+        note = put(key, ended_value(kv, str(Loss.RELEASED), self._clock.wall_us()), notes)
         # Whose turn it is among those with a priority is for the rules to say.
         simple = [unchanged(key, grip.modified), none_under(self._layout.ranked(resource))]
-        return transaction(simple, [note, waiting], look)
+        first = grip.first
+        if first is None or not first.value["notify"]:
+            return transaction(simple, [note, get_all(self._layout.wait(resource), SOME_WAITERS)], look)
+        word, said, _ = notice_put(self._layout, turn_of(resource, first))
+        return transaction([*simple, unchanged(first.key, first.modified)], [note, put(word, said, notes)], look)

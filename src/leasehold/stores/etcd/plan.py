@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from leasehold.core.clock import SECOND
-from leasehold.core.ops import WAITER_LIFE_NS, Acquire, Loss, Release
+from leasehold.core.ops import WAITER_LIFE_NS, Acquire, Loss, Notice, Release, Summons
 from leasehold.stores.etcd.layout import HELD, delete, exists, none_since, none_under, put, unchanged
 from leasehold.stores.etcd.table import id_of
 
 if TYPE_CHECKING:
     from leasehold.core.entry import Entry
-    from leasehold.core.ops import Notice, Op, Renew
+    from leasehold.core.ops import Op, Renew
     from leasehold.stores.etcd.layout import KV, Layout
     from leasehold.stores.etcd.table import Snapshot, Table
 
@@ -148,6 +148,11 @@ def rewritten(kv: KV) -> dict[str, Any]:
 def ended_value(kv: KV, how: str, wall_us: int) -> dict[str, Any]:
     """Return what stands there afterwards, for a minute."""
     return {"state": how, "holder": kv.value["holder"], "id": kv.value["id"], "token": kv.token, "at_us": wall_us}
+
+
+def turn_of(resource: str, first: KV) -> Notice:
+    """Return what tells a waiter that its turn has come."""
+    return Notice(first.value["notify"], Summons.RESERVED, resource, id_of(first))
 
 
 def notice_put(layout: Layout, notice: Notice, freed: int = 0) -> tuple[str, dict[str, Any], str | int]:

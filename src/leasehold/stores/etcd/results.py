@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from leasehold.core.clock import SECOND
 from leasehold.core.lease import TOKEN_LIMIT
-from leasehold.core.ops import Acquire, Granted, Held, Notice, Release, Released, Renew, Renewed, Summons, Unknown
+from leasehold.core.ops import Acquire, Granted, Held, Release, Released, Renew, Renewed, Unknown
 from leasehold.errors import ConfigError, LeaseholdError
 from leasehold.stores.etcd.layout import found, put, transaction, unchanged
 from leasehold.stores.etcd.memory import Grip, key_of
@@ -19,14 +19,16 @@ from leasehold.stores.etcd.plan import (
     is_simple,
     notice_put,
     rewritten,
+    turn_of,
     undoing,
     whole_seconds,
 )
-from leasehold.stores.etcd.table import id_of, in_turn
+from leasehold.stores.etcd.table import in_turn
 
 if TYPE_CHECKING:
     from leasehold.core.clock import Clock
-    from leasehold.stores.etcd.layout import Layout
+    from leasehold.core.ops import Notice
+    from leasehold.stores.etcd.layout import KV, Layout
     from leasehold.stores.etcd.leases import Leases
     from leasehold.stores.etcd.members import Members
     from leasehold.stores.etcd.memory import Memory
@@ -55,6 +57,7 @@ class Results:
         elif task.quick or (task.plan is not None and task.plan.grants):
             assert isinstance(op, Acquire)
             self._granted(task, op, mint, started, give_up)
+            self._see_first(op, responses)
         else:
             self._written(task, mint.revision, started, give_up)
 
@@ -76,10 +79,9 @@ class Results:
         if grip is not None:
             for lease in grip.leases:
                 self._leases.give(lease)
-        first = next(iter(in_turn(found(responses[1]))), None)
+        first = _first_in(responses)
         if first is not None and first.value["notify"]:
-            notice = Notice(first.value["notify"], Summons.RESERVED, op.resource, id_of(first))
-            self._say(notice, revision, give_up)
+            self._say(turn_of(op.resource, first), revision, give_up)
 
     def _say(self, notice: Notice, freed: int, give_up: int) -> None:
         """Call somebody. Where that fails, it comes by itself in a while."""
@@ -118,6 +120,11 @@ class Results:
             task.quick = False
             return
         task.outcome = Granted(mint.token, left, inherited)
+
+    def _see_first(self, op: Acquire, responses: list[Any]) -> None:
+        grip = self._memory.grips.get(key_of(op))
+        if grip is not None:
+            grip.first = _first_in(responses)
 
     def _too_low(self, task: Task, op: Acquire, mint: Mint, give_up: int) -> None:
         """Undo a grant whose token is not above what the asker has seen, and see to it that the next one's is."""
@@ -197,3 +204,9 @@ class Results:
         self._memory.hold(key_of(op), grip)
         left = min(op.ttl_ns, own.left_ns(max(started, own.since_ns)))
         return Renewed(left, kv.value.get("children_ended", 0))
+
+
+def _first_in(responses: list[Any]) -> KV | None:
+    """Return the first waiter, where a transaction has looked at the queue."""
+    waits = next((found(response) for response in responses if "range" in response), [])
+    return next(iter(in_turn(waits)), None)
