@@ -85,6 +85,19 @@ def test_the_hint_says_where_the_command_goes(cli: Cli) -> None:
     assert "after --" in cli("run", "x", "true").stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (["cluster"], "arguments are required: start|status"),
+        (["completion"], "arguments are required: bash|zsh|fish"),
+        (["sim", "run", "--seeds", "many"], "--seeds: 'many' is no number from 1 on"),
+        (["sim", "run", "--jobs", "0"], "--jobs: '0' is no number from 1 on"),
+    ],
+)
+def test_what_is_missing_or_wrong_is_named_as_the_help_names_it(cli: Cli, words: list[str], what: str) -> None:
+    assert what in cli(*words).stderr
+
+
 def test_version_and_help(cli: Cli) -> None:
     assert cli("--version").stdout == f"leasehold {__version__}\n"
     assert "79  the lease was lost" in cli("run", "--help").stdout
