@@ -72,6 +72,8 @@ def test_the_command_is_all_that_follows_the_first_dashes() -> None:
         (["--url", "nope://", "ls"], 78),
         (["--url", "sqlite:////no/such/folder/x.db", "ls"], 78),
         (["completion", "tcsh"], 64),
+        (["cluster", "start", "--data", "/dev/null"], 78),
+        (["sim", "replay", "3", "--timeline", "/dev/null/x.svg"], 78),
     ],
 )
 def test_bad_arguments_give_one_line_and_a_code(cli: Cli, words: list[str], code: int) -> None:

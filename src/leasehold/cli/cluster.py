@@ -74,7 +74,10 @@ def start(args: argparse.Namespace) -> int:
 @contextlib.contextmanager
 def _folder(data: str | None) -> Iterator[str]:
     if data is not None:
-        os.makedirs(data, exist_ok=True)
+        try:
+            os.makedirs(data, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"the data folder {data!r} can't be used: {error.strerror}") from error
         yield data
         return
     with tempfile.TemporaryDirectory(prefix="leasehold-cluster-") as folder:
