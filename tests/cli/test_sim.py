@@ -6,6 +6,9 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from leasehold.cli.main import main
+from leasehold.cli.sim import Progress
+from leasehold.sim.seeds import Failure, Report
+from leasehold.sim.tally import Tally
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,6 +34,14 @@ def test_progress_is_told_without_a_terminal_too(
     monkeypatch.setattr("leasehold.cli.sim.EVERY_NS", 0)
     assert main(["sim", "run", "--seeds", "12"]) == 0
     assert capsys.readouterr().err.splitlines() == ["10 of 12 worlds, 0 broken", "12 of 12 worlds, 0 broken"]
+
+
+def test_a_broken_world_is_named_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    progress = Progress(100)
+    failure = Failure(7, "I1", "I1 at 1.0 s: two of them")
+    for worlds in (10, 20):
+        progress(Report(Tally(worlds=worlds), (failure,)))
+    assert capsys.readouterr().err == "seed 7: I1 at 1.0 s: two of them\n"
 
 
 def test_replay_prints_what_happened_twice_the_same(capsys: pytest.CaptureFixture[str]) -> None:

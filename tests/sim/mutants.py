@@ -6,9 +6,9 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from leasehold.core.ops import Acquire, Loss
-from leasehold.core.paxos.acceptor import Acceptor
+from leasehold.core.paxos.acceptor import Acceptor, Durable
 from leasehold.core.paxos.ballots import DAY_US, Ballots
-from leasehold.core.paxos.messages import Accept, Ack, Drop, Extend, Gone, Low, Request, Withdraw
+from leasehold.core.paxos.messages import Accept, Ack, Drop, Extend, Gone, Low, Request, Seed, Withdraw
 from leasehold.core.paxos.proposer import Proposer
 from leasehold.core.paxos.session import Keeping, Session
 from leasehold.core.paxos.starting import Seeding, silence
@@ -251,6 +251,17 @@ class SeedsBeforeTheSilence(Node):
     seeding_class = HastySeeding
 
 
+class SelfishSeeding(Seeding):
+    """Goes by its own maximum alone, whatever its predecessor's was."""
+
+    def on_seed(self, seed: Seed, now: int) -> Durable | None:
+        return super().on_seed(seed._replace(span_ns=0), now)
+
+
+class SeedsByItsOwnSettings(Node):
+    seeding_class = SelfishSeeding
+
+
 # --- sessions and waiting -----------------------------------------------------------------------------------------
 
 
@@ -348,6 +359,7 @@ CASTS = {
     "silence by today's settings": Cast(node=SilenceByTodaysSettings),
     "keeps the shutdown file": Cast(node=KeepsTheShutdownFile),
     "seeds before the silence": Cast(node=SeedsBeforeTheSilence),
+    "seeds by its own settings": Cast(node=SeedsByItsOwnSettings),
     "counts after the bound": Cast(session=CountsAfterTheBound),
     "counts late words": Cast(session=CountsLateWords),
     "counts any ack": Cast(session=CountsAnyAck),

@@ -21,7 +21,7 @@ BY_HAND = {
     "believes a minority",
     "is led on",
 }
-HINTS = {"releases the renewed": 29, "keeps the shutdown file": 12}
+HINTS = {"releases the renewed": 29, "keeps the shutdown file": 12, "seeds by its own settings": 20919}
 """Seeds known to find them, to begin with; a change of the simulator may make others of them."""
 SEEDS = 400
 

@@ -45,7 +45,10 @@ class Host:
     def __init__(self, folder: Path, store: str) -> None:
         self.folder, self._store = folder, store
         folder.mkdir()
-        self._script("leasehold", f'echo >>{folder}/calls; exec {shlex.quote(sys.executable)} -m leasehold "$@"')
+        self._script(
+            "leasehold",
+            f'echo >>{folder}/calls; exec {shlex.quote(sys.executable)} -m leasehold "$@" 2>>{folder}/errors',
+        )
         self._script("report", f"echo {folder.name} >>{folder.parent}/reports")
 
     def _script(self, name: str, code: str) -> None:

@@ -41,13 +41,18 @@ class Progress:
         self._seeds = seeds
         self._live = sys.stderr.isatty()
         self._due_ns = SYSTEM.now() + EVERY_NS
+        self._over = "\r" if self._live else ""
+        self._named = 0
 
     def __call__(self, report: Report) -> None:
-        """Say it, if it is time to."""
+        """Say it, if it is time to; and at once which world was broken."""
+        for failure in report.failures[self._named : SHOWN]:
+            sys.stderr.write(f"{self._over}seed {failure.seed}: {failure.what}\n")
+        self._named = len(report.failures)
         if self._live or SYSTEM.now() >= self._due_ns:
             self._due_ns = SYSTEM.now() + EVERY_NS
             line = f"{report.tally.worlds:,} of {self._seeds:,} worlds, {len(report.failures)} broken"
-            sys.stderr.write(f"\r{line}" if self._live else f"{line}\n")
+            sys.stderr.write(self._over + line + ("" if self._live else "\n"))
             sys.stderr.flush()
 
     def end(self) -> None:

@@ -8,6 +8,7 @@ it is dropped. And so is who has the node keep the most, where all together have
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections import deque
 from typing import TYPE_CHECKING, Final, cast
 
@@ -26,6 +27,8 @@ FRAME_COSTS: Final = 8
 """A frame counts for as many items, besides its own."""
 MOST_OWED: Final = 1000
 """Answers that may wait for the disk; then nothing more is done for the client."""
+KEEPALIVE: Final = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
+"""A client whose host is gone, or the way to it, says nothing more: after a minute its connection is over."""
 MOST_ADDRESSES: Final = 100
 MOST_UNREAD: Final = 4 * 1024 * 1024
 """Bytes that a client may leave unread of what is pushed to it, or that may wait for the disk."""
@@ -67,6 +70,7 @@ class Connection(asyncio.Protocol):
         self.peer = str(transport.get_extra_info("peername"))
         service = self._service
         self._deadline = asyncio.get_running_loop().call_later(GREETING_SECONDS, self._too_late)
+        _notice_when_gone(transport.get_extra_info("socket"))
         if len(service.connections) >= service.settings.max_connections:
             self.refuse("too many connections")
             return
@@ -264,7 +268,7 @@ class Connection(asyncio.Protocol):
                             frames.VERSION,
                             settings.id,
                             incarnation,
-                            settings.acceptors,
+                            settings.cluster,
                             self._nonce,
                             bool(settings.secret),
                         )
@@ -286,3 +290,10 @@ class Connection(asyncio.Protocol):
 
     def _too_late(self) -> None:
         self.refuse(f"no greeting within {GREETING_SECONDS:g} s")
+
+
+def _notice_when_gone(client: socket.socket) -> None:
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in KEEPALIVE:
+        if hasattr(socket, name):
+            client.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

@@ -26,23 +26,22 @@ MOST_AHEAD_US: Final = 3 * DAY_US
 async def seed(service: Service) -> None:
     """Wait for the end of the silence, ask until enough have answered, and begin to serve."""
     acceptor, clock = service.acceptor, service.clock
-    seeding = Seeding(acceptor, service.settings.acceptors)
+    seeding = Seeding(acceptor, service.settings.acceptors, clock.now())
     log(
         "the data folder is empty: silent, and then the others are asked",
         silence_s=service.silence_left(clock.now()) / 1e9,
     )
-    while (left := service.silence_left(clock.now())) > 0:  # noqa: ASYNC110 - this clock and the loop's needn't agree
-        await asyncio.sleep(left / 1e9)
-    assert seeding.may_ask(clock.now())
     heard: list[str] = []
     while True:
-        peers = service.settings.peers.items()
+        while not seeding.may_ask(clock.now()):  # noqa: ASYNC110 - this clock and the loop's needn't agree
+            await asyncio.sleep(service.silence_left(clock.now()) / 1e9)
+        peers, serial = service.settings.peers.items(), seeding.query().serial
         answers = await asyncio.gather(*(asyncio.to_thread(_ask, service, name, place) for name, place in peers))
-        for (name, _), high_water in zip(peers, answers, strict=True):
-            if high_water is None:
+        for (name, _), answer in zip(peers, answers, strict=True):
+            if answer is None:
                 continue
             heard.append(name)
-            durable = seeding.on_seed(Seed(0, name, high_water), clock.now())
+            durable = seeding.on_seed(Seed(serial, name, answer.high_water, answer.span_ns), clock.now())
             if durable is not None:
                 written = asyncio.Event()
                 service.persist(durable, written.set)
@@ -50,16 +49,18 @@ async def seed(service: Service) -> None:
                 seeding.finish(durable)
                 log("seeded", by=sorted(set(heard)), high_water=durable.high_water)
                 return
+        if (left := service.silence_left(clock.now())) > 0:
+            log("others have longer leases: silent for as long as these may last", silence_s=left / 1e9)
         await asyncio.sleep(PAUSE)
 
 
-def _ask(service: Service, name: str, place: Place) -> int | None:
+def _ask(service: Service, name: str, place: Place) -> frames.Seeded | None:
     settings = service.settings
     try:
         link = connect(place, settings.secret, settings.peer_tls, PATIENCE)
     except LeaseholdError:
         return None
-    if link.acceptor != name or link.acceptors != settings.acceptors:
+    if link.acceptor != name or link.cluster != settings.cluster:
         link.close()
         log("a peer is not the node that it should be", level="error", peer=name, found=link.acceptor)
         return None
@@ -76,4 +77,4 @@ def _ask(service: Service, name: str, place: Place) -> int | None:
         why = f"a peer's numbers are {ahead / DAY_US:.1f} days ahead, and are not taken over: its clock was wrong, or ours is"
         log(why, level="error", peer=name)
         return None
-    return answer.high_water
+    return answer

@@ -123,7 +123,9 @@ class Service:
         """Answer a node that lost its disk."""
         now = self.clock.now()
         seed = self.acceptor.seed(SeedQuery(serial), now)
-        return frames.Silent(serial, self.silence_left(now)) if seed is None else frames.Seeded(serial, seed.high_water)
+        if seed is None:
+            return frames.Silent(serial, self.silence_left(now))
+        return frames.Seeded(serial, seed.high_water, seed.span_ns)
 
     def silence_left(self, now: int) -> int:
         """Return for how long nothing will be answered; 0 also where that depends on the other nodes."""

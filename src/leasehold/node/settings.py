@@ -35,6 +35,11 @@ class Settings(NamedTuple):
     json_log: bool = True
 
     @property
+    def cluster(self) -> tuple[str, ...]:
+        """The ids of all its nodes."""
+        return tuple(sorted([self.id, *self.peers]))
+
+    @property
     def acceptors(self) -> int:
         """How many nodes the cluster has."""
         return len(self.peers) + 1

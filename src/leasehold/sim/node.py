@@ -68,7 +68,7 @@ class Node(Process):
         if begun.persist is not None:
             disk.synced(begun.persist)
         self.acceptor: Acceptor = begun.acceptor
-        self.seeding = self.seeding_class(begun.acceptor, len(self.world.plan.nodes))
+        self.seeding = self.seeding_class(begun.acceptor, len(self.world.plan.nodes), self.now)
         if begun.delete_snapshot:
             self.after(self._sync_ns(), self._open, True)
         else:
@@ -188,5 +188,5 @@ class Node(Process):
             for name in self.world.plan.nodes:
                 if name != self.name:
                     # A question is no promise: it may be asked by one that must not answer.
-                    self.world.network.send(self.name, name, SeedQuery(self.life))
+                    self.world.network.send(self.name, name, self.seeding.query())
         self.after(ASK_AGAIN_NS, self._ask_for_seed)

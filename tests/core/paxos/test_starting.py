@@ -87,22 +87,39 @@ def test_a_new_cluster_begins_at_once() -> None:
 
 def test_a_lost_disk_means_silence_and_then_the_word_of_a_majority_of_the_others() -> None:
     node = start(CONFIG, 2, 0, durable=None).acceptor
-    seeding = Seeding(node, acceptors=5)
+    seeding = Seeding(node, acceptors=5, began_ns=0)
+    asked = seeding.query().serial
     over = silence(CONFIG.longest_span_ns, CONFIG.drift)
     assert not seeding.may_ask(over - 1)
-    assert seeding.on_seed(Seed(1, "b", 900), over - 1) is None, "what was told before the end of it doesn't count"
+    assert seeding.on_seed(Seed(asked, "b", 900), over - 1) is None, "what was told before the end of it doesn't count"
     assert seeding.may_ask(over)
     for who in ("b", "b", "c", "a"):
-        assert seeding.on_seed(Seed(1, who, 700), over) is None
+        assert seeding.on_seed(Seed(asked, who, 700), over) is None
     assert shut_down(node, over) is None
     assert node.top_up(10**15) is None, "with a mark on it, the disk would look as if it had never been lost"
     assert node.handle(Request(1, (Accept(asking("p"), 9999),)), over, 0).reply is None
-    mark = seeding.on_seed(Seed(1, "d", 800), over)
+    mark = seeding.on_seed(Seed(asked, "d", 800), over)
     assert mark == Durable(800, 0)
     seeding.finish(mark)
     assert ask(node, Accept(asking("p"), 800), over) == Low(800)
     assert isinstance(ask(node, Accept(asking("p"), 801), over), Ack)
-    assert node.seed(SeedQuery(4), over) == Seed(4, "a", node.durable.high_water)
+    assert node.seed(SeedQuery(4), over) == Seed(4, "a", node.durable.high_water, CONFIG.longest_span_ns)
+
+
+def test_a_lost_disk_means_silence_for_as_long_as_the_others_leases_may_last() -> None:
+    """The node may have been started anew with a shorter maximum than its predecessor had."""
+    node = start(CONFIG, 2, 0, durable=None).acceptor
+    seeding = Seeding(node, acceptors=3, began_ns=0)
+    over, longer = silence(CONFIG.longest_span_ns, CONFIG.drift), 3 * CONFIG.longest_span_ns
+    early = seeding.query().serial
+    assert seeding.on_seed(Seed(early, "b", 700, CONFIG.longest_span_ns), over) is None
+    assert seeding.on_seed(Seed(early, "c", 700, longer), over) is None
+    over = silence(longer, CONFIG.drift)
+    assert not seeding.may_ask(over - 1)
+    asked = seeding.query().serial
+    assert seeding.on_seed(Seed(early, "b", 700, CONFIG.longest_span_ns), over) is None, "that was before the end of it"
+    assert seeding.on_seed(Seed(asked, "b", 800, CONFIG.longest_span_ns), over) is None
+    assert seeding.on_seed(Seed(asked, "c", 900, longer), over) == Durable(900, 0)
 
 
 def test_a_snapshot_without_its_mark_is_of_no_use() -> None:

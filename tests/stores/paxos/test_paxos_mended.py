@@ -20,7 +20,7 @@ from leasehold.stores.paxos.calls import Call, Flight
 from leasehold.stores.paxos.link import Link, connect
 from leasehold.stores.paxos.store import PaxosStore
 from leasehold.stores.registry import open_store
-from leasehold.testing.conformance.base import PATIENCE, new_id, ns, taken, until
+from leasehold.testing.conformance.base import PATIENCE, Thread, new_id, ns, take, taken, until
 from tests.node.greeting import RawClient
 from tests.servers.paxos import PaxosCluster, PaxosNode, paxos_cluster
 from tests.servers.tunnel import Tunnel
@@ -200,6 +200,44 @@ def test_a_lost_disk_is_not_seeded_with_numbers_that_are_absurd() -> None:
         until(lambda: "days ahead, and are not taken over" in a.log(), "the question")
         assert a.state() == "seeding"
         assert "leasehold_node_high_water_mark 0\n" in a.get("metrics")[1]
+
+
+def test_a_node_that_counts_others_as_its_cluster_is_no_part_of_a_majority(cluster: PaxosCluster) -> None:
+    """Or its majority and ours need have nobody in common."""
+    a, b, c = cluster.nodes
+    a.shut_down()
+    a.launch([a, b, _called("d", c)])
+    a.wait("serving")
+    store = open_store(f"{cluster.url}?namespace=other", SYSTEM)
+    until(lambda: isinstance(take(store, "job", 1), Granted), "a majority that agrees")
+    c.stop()
+    (outcome,) = store.apply([Acquire("more", new_id(), "me", ns(1))], timeout=2)
+    c.go_on()
+    store.close()
+    assert isinstance(outcome, Unknown)
+    assert "give each node all the others as --peers" in str(outcome.error)
+    a.shut_down()
+    cluster.start(a)
+
+
+def test_a_node_that_is_back_is_asked_where_the_others_were_too_few(cluster: PaxosCluster) -> None:
+    a, b, c = cluster.nodes
+    store = open_store(f"{cluster.url}?namespace=few", SYSTEM)
+    assert isinstance(store, PaxosStore)
+    taken(store, "job", 1)
+    a.shut_down()
+    b.stop()
+    c.stop()
+    asking = Thread(lambda: take(store, "more", 2))
+    until(lambda: bool(store._engine._flights), "the request")
+    c.kill()
+    until(lambda: sum(node.link is None for node in store._engine.nodes) == 2, "the loss of it")
+    b.go_on()
+    until(lambda: any(flight.heard for flight in store._engine._flights.values()), "the answer of the only one")
+    cluster.start(a)
+    asking.result(PATIENCE / 2)  # granted, or too late for its TTL; but not left waiting for as long as it may
+    store.close()
+    cluster.start(c)
 
 
 def _called(name: str, node: PaxosNode) -> PaxosNode:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import os
+import sys
 import threading
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,13 +16,16 @@ from leasehold.core.ops import Acquire, Granted, Held, Notice, Release, Released
 from leasehold.core.paxos.ballots import Ballots
 from leasehold.errors import StoreUnavailable
 from leasehold.runtime.clock import SYSTEM
+from leasehold.stores.paxos.calls import Call
+from leasehold.stores.paxos.engine import Engine
 from leasehold.stores.paxos.store import PaxosStore
 from leasehold.stores.registry import open_store
-from leasehold.testing.conformance.base import PATIENCE, Thread, new_id, ns, taken, until
+from leasehold.testing.conformance.base import PATIENCE, Thread, new_id, ns, take, taken, until
 from tests.servers.paxos import PaxosCluster, paxos_cluster
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from types import FrameType
 
     from leasehold.stores.base import Store
 
@@ -48,6 +54,68 @@ def test_forty_threads_each_with_a_resource_of_its_own(store: Store) -> None:
 
     for thread in [Thread(lambda number=number: work(number)) for number in range(40)]:  # type: ignore[misc]
         thread.result(60)
+
+
+class InterruptAt:
+    """Ctrl-C, once, just before a line with that text is carried out."""
+
+    def __init__(self, function: Callable[..., object], text: str) -> None:
+        lines, first = inspect.getsourcelines(function)
+        *_, self._line = [first + at for at, line in enumerate(lines) if line.strip() == text]
+        self._code = function.__code__
+        self.done = False
+
+    def __call__(self, frame: FrameType, event: str, _: object) -> InterruptAt | None:
+        if frame.f_code is not self._code or self.done:
+            return None
+        if event == "line" and frame.f_lineno == self._line:
+            self.done = True
+            raise KeyboardInterrupt
+        return self
+
+
+def test_an_interrupt_just_before_reading_leaves_a_store_that_works(store: Store) -> None:
+    taken(store, "job", 30)
+    interrupt = InterruptAt(Engine._await, "if reading:")
+    sys.settrace(interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            take(store, "other", 30)
+    finally:
+        sys.settrace(None)
+    assert interrupt.done
+    taken(store, "another", 30)
+    taken(store, "yet another", 30)
+
+
+def test_an_interrupt_while_another_thread_is_woken_leaves_a_store_that_works(
+    store: Store, cluster: PaxosCluster
+) -> None:
+    taken(store, "job", 30)
+    for node in cluster.nodes:
+        node.stop()
+    reading = threading.Event()
+
+    def follow() -> None:
+        reading.wait(PATIENCE)
+        time.sleep(0.3)
+        follower = Thread(lambda: take(store, "followers", 30))
+        time.sleep(0.5)
+        for node in cluster.nodes:
+            node.go_on()
+        follower.result(PATIENCE)
+
+    other = Thread(follow)
+    interrupt = InterruptAt(Call.ring, "self.bell.release()")
+    sys.settrace(interrupt)
+    reading.set()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            take(store, "mine", 30)
+    finally:
+        sys.settrace(None)
+    other.result(2 * PATIENCE)
+    Thread(lambda: taken(store, "another", 30)).result(PATIENCE)
 
 
 def test_forty_threads_and_one_resource(store: Store) -> None:

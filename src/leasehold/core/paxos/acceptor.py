@@ -171,8 +171,11 @@ class Acceptor:
         return self._rules[type(item)](item, now)
 
     def seed(self, query: SeedQuery, now: int) -> Seed | None:
-        """Tell a node that lost its disk how high the numbers may have gone."""
-        return None if self.is_silent(now) else Seed(query.serial, self.config.id, self.durable.high_water)
+        """Tell a node that lost its disk how high the numbers may have gone, and for how long a lease may last."""
+        if self.is_silent(now):
+            return None
+        span = max(self.durable.span_ns, self.config.longest_span_ns)
+        return Seed(query.serial, self.config.id, self.durable.high_water, span)
 
     def top_up(self, wall_us: int) -> Durable | None:
         """Return what to write so that no grant has to wait for it. To be asked every few seconds."""

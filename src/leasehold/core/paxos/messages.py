@@ -212,8 +212,11 @@ class SeedQuery(NamedTuple):
 
 
 class Seed(NamedTuple):
-    """No number above this one has been promised here."""
+    """What whoever lost its disk has to know."""
 
     serial: int
     acceptor: str
     high_water: int
+    """No number above this one has been promised here."""
+    span_ns: int = 0
+    """For so long, and no longer, anybody was kept out here, or may be."""

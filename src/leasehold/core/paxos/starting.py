@@ -4,8 +4,9 @@
 after a crash               nothing is known but what is on the disk: silence, and no number up to the high-water mark
 after a clean shutdown      all is known, and it goes on at once; the file is gone from the disk before it answers, or
                             the next crash would find it
-with an empty disk          silence, for as long as anybody may have been kept out by its predecessor; and then, not
-                            earlier, it asks the others how high the numbers may have gone
+with an empty disk          silence, for as long as anybody may have been kept out by its predecessor, by its own
+                            settings and the others'; and then, not earlier, it asks these how high the numbers may
+                            have gone
 in a new cluster            nothing was ever promised: said by hand, since no node can know it
 ==========================  ========================================================================================
 """
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from leasehold.core.paxos.acceptor import Acceptor, Durable
 from leasehold.core.paxos.ballots import majority
+from leasehold.core.paxos.messages import SeedQuery
 from leasehold.core.paxos.slot import Frozen  # noqa: TC001 - whatever makes a file of snapshots reads their types
 
 if TYPE_CHECKING:
@@ -93,20 +95,35 @@ class Seeding:
 
     Every majority that its predecessor was part of meets the others that answer here, if these are a majority of the
     others. During the silence such a majority may still have been completed: hence after it.
+
+    How long that silence has to be, the node's own settings don't say: they may not be its predecessor's. So if any of
+    the others may keep somebody out for longer, it goes on for as long as they do, and they are asked once more.
     """
 
-    def __init__(self, acceptor: Acceptor, acceptors: int) -> None:
+    def __init__(self, acceptor: Acceptor, acceptors: int, began_ns: int) -> None:
         self.acceptor = acceptor
         self.needed = majority(acceptors - 1)
+        self._began_ns = began_ns
+        self._round = 0
         self._heard: dict[str, int] = {}
 
     def may_ask(self, now: int) -> bool:
         """Whether it is time to ask the others."""
         return not self.acceptor.seeded and now >= self.acceptor.silent_until_ns
 
+    def query(self) -> SeedQuery:
+        """Return what to ask them."""
+        return SeedQuery(self.acceptor.incarnation << 16 | self._round)
+
     def on_seed(self, seed: Seed, now: int) -> Durable | None:
         """Take an answer in. Once they are enough, return what to write before `finish`."""
-        if not self.may_ask(now) or seed.acceptor == self.acceptor.config.id:
+        if not self.may_ask(now) or seed.acceptor == self.acceptor.config.id or seed.serial != self.query().serial:
+            return None
+        silent_until = self._began_ns + silence(seed.span_ns, self.acceptor.config.drift)
+        if silent_until > self.acceptor.silent_until_ns:
+            self.acceptor.silent_until_ns = silent_until
+            self._round += 1
+            self._heard.clear()
             return None
         self._heard[seed.acceptor] = max(seed.high_water, self._heard.get(seed.acceptor, 0))
         if len(self._heard) < self.needed:

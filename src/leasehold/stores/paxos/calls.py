@@ -66,12 +66,20 @@ class Call:
 class Flight:
     """A frame that is under way, and who has yet to answer it."""
 
-    __slots__ = ("entries", "frame", "heard", "sent_ns", "waiting")
+    __slots__ = ("entries", "frame", "heard", "sent_ns", "to", "waiting")
 
-    def __init__(self, entries: list[tuple[Call, Task, int]], frame: bytearray, sent_ns: int) -> None:
+    def __init__(
+        self, entries: list[tuple[Call, Task, int]], frame: bytearray, sent_ns: int, to: Node | None = None
+    ) -> None:
         self.entries = entries
         self.frame = frame
         self.sent_ns = sent_ns
         self.waiting: set[Node] = set()
+        self.to = to
+        """Whom alone it is for; None: all."""
         self.heard = 0
         """How many have answered."""
+
+    def is_open(self) -> bool:
+        """Whether any of its tasks waits for more answers to it."""
+        return any(not task.done and number and number == task.number for _, task, number in self.entries)

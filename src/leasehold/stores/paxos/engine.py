@@ -12,7 +12,7 @@ import os
 import random
 import select
 import threading
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from leasehold.core.clock import MILLISECOND, SECOND
@@ -70,6 +70,8 @@ class Node:
         self.link: Link | None = None
         self.error: LeaseholdError | None = None
         """Why it can't be reached."""
+        self.cluster: tuple[str, ...] = ()
+        """Who belongs to it, as this node has said."""
         self.failures = 0
         """How often that was tried in vain since the last success."""
         self.trying = False
@@ -137,11 +139,11 @@ class Engine:
         try:
             self._await(call, give_up)
         finally:
-            if not call.settled():
+            if not call.settled() or self._reader is call:  # the latter after an interrupt
                 with self.lock:
                     self._give_up(call)
                     self._followers.pop(call, None)
-                    if self._reader is None:
+                    if self._reader is None or self._reader is call:
                         self._pass_on()  # it may have been its turn to read
 
     def heard(self, who: str, floor: int) -> None:
@@ -252,13 +254,13 @@ class Engine:
         now = self._clock.now()
         silent = [node for node in self.nodes if node.link is not None and node.silent_until_ns > now]
         away = [node for node in self.nodes if node.link is None]
-        if len(silent) + len(away) <= self.acceptors - self.majority:
-            return StoreUnavailable("paxos", f"no majority of {self.address} answered in time")
+        enough = len(silent) + len(away) <= self.acceptors - self.majority
         said = [f"{node.error or node.place}" for node in away]
         if silent:
             left = min(node.silent_until_ns for node in silent) - now
             said.append(f"{len(silent)} silent after a restart, the next one for {left / SECOND:.1f} s yet")
-        return StoreUnavailable("paxos", f"no majority of {self.address}: {'; '.join(said)}")
+        what = f"no majority of {self.address}{' answered in time' if enough else ''}"
+        return StoreUnavailable("paxos", f"{what}: {'; '.join(said)}" if said else what)
 
     # --- waiting --------------------------------------------------------------------------------------------------
 
@@ -282,7 +284,7 @@ class Engine:
                     self._followers[call] = None
                 if call.rung:
                     call.rung = False
-                    call.bell.acquire()
+                    call.bell.acquire(blocking=False)  # whoever rang may have been interrupted
             if reading:
                 try:
                     self._read_until(call, until, now)
@@ -426,7 +428,8 @@ class Engine:
         flight.heard += 1
         if flight.heard >= self.majority or not waiting:
             self._lanes.pop(serial, None)
-            if not waiting:
+            # Where there are too few answers, a node that comes back has yet to be asked.
+            if not waiting and (flight.heard >= self.majority or flight.to is not None or not flight.is_open()):
                 self._flights.pop(serial, None)
 
     def _enough(self, flight: Flight, now: int) -> None:
@@ -459,29 +462,30 @@ class Engine:
             for start in range(0, len(outbox), frames.MAX_ITEMS):
                 part = outbox[start : start + frames.MAX_ITEMS]
                 if not any(send.to or send.but for _, _, send in part):
-                    self._launch(part, self.nodes, now)
+                    self._launch(part, None, now)
                     continue
                 for node in self.nodes:
                     who = node.link.acceptor if node.link is not None else ""
                     mine = [entry for entry in part if entry[2].to in {None, who} and who not in entry[2].but]
                     if mine and who:
-                        self._launch(mine, [node], now)
+                        self._launch(mine, node, now)
 
-    def _launch(self, part: list[Entry], nodes: list[Node], now: int) -> None:
+    def _launch(self, part: list[Entry], to: Node | None, now: int) -> None:
+        """Send it in one frame, to one node or to all."""
         serial = self._serial = self._serial + 1
         frame = encode(frames.Ask(serial, [ITEMS[type(send.item)](send.item) for _, _, send in part]))
         if len(frame) > frames.MAX_REQUEST and len(part) > 1:
             half = len(part) // 2
-            self._launch(part[:half], nodes, now)
-            self._launch(part[half:], nodes, now)
+            self._launch(part[:half], to, now)
+            self._launch(part[half:], to, now)
             return
-        flight = Flight([(call, task, send.attempt) for call, task, send in part], frame, now)
+        flight = Flight([(call, task, send.attempt) for call, task, send in part], frame, now, to)
         self._flights[serial] = flight
-        for node in nodes:
+        for node in self.nodes if to is None else [to]:
             if node.link is not None:
                 flight.waiting.add(node)
                 self._send(node, frame)
-        if nodes is self.nodes and flight.waiting:
+        if to is None and flight.waiting:
             self._lanes[serial] = now
         while len(self._flights) > MOST_FLIGHTS:
             old, _ = self._flights.popitem(last=False)
@@ -567,14 +571,32 @@ class Engine:
 
     def _objection(self, node: Node, link: Link) -> ConfigError | None:
         """Say what speaks against this one: what is counted as three nodes must be three, of one cluster."""
-        if link.acceptors != self.acceptors:
+        if len(link.cluster) != self.acceptors:
             return ConfigError(
-                f"the URL names {self.acceptors} nodes, and the cluster of {node.place} has {link.acceptors}"
+                f"the URL names {self.acceptors} nodes, and the cluster of {node.place} has {len(link.cluster)}"
             )
         for other in self.nodes:
             if other is not node and other.link is not None and other.link.acceptor == link.acceptor:
                 return ConfigError(f"{node.place} and {other.place} are both node {link.acceptor!r}")
-        return None
+        return self._other_cluster(node, link)
+
+    def _other_cluster(self, node: Node, link: Link) -> ConfigError | None:
+        """Say if a node has others for its cluster than most. Its majorities and theirs need have nobody in common."""
+        node.cluster = link.cluster
+        said = Counter(each.cluster for each in self.nodes if each.cluster)
+        (most, votes), *others = said.most_common()
+        if not others:
+            return None
+        if votes >= self.majority:
+            for each in self.nodes:
+                if each.link is not None and each.cluster != most:
+                    each.link.shut()
+            if link.cluster == most:
+                return None
+        return ConfigError(
+            f"{node.place} belongs to a cluster of {', '.join(link.cluster)}, and others to one of "
+            f"{', '.join(most if most != link.cluster else others[0][0])}: give each node all the others as --peers"
+        )
 
     def _join(self, node: Node, link: Link) -> None:
         """Take a node in, and tell it what is still open."""
@@ -585,7 +607,7 @@ class Engine:
         self._watch(link)
         for flight in list(self._flights.values()):
             # What was asked and withdrawn while this node was away must not reach it: the withdrawal won't.
-            if any(not task.done and number and number == task.number for _, task, number in flight.entries):
+            if flight.to in {None, node} and flight.is_open():
                 flight.waiting.add(node)
                 self._send(node, flight.frame)
         self._reached.notify_all()

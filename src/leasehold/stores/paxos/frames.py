@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 MAGIC: Final = "leasehold"
-VERSION: Final = 2
+VERSION: Final = 3
 MAX_REQUEST: Final = 8 * 1024 * 1024
 """Bytes of a frame that a node takes."""
 MAX_GREETING: Final = 1024
@@ -212,8 +212,8 @@ class Welcome(Frame, tag=1):
     version: int
     acceptor: str
     incarnation: int
-    acceptors: int
-    """How many there are in the cluster, so that nobody counts a majority of too few."""
+    cluster: tuple[str, ...]
+    """The ids of all its nodes, so that nobody counts a majority of too few, or of some that belong to another one."""
     nonce: bytes
     needs_proof: bool
 
@@ -255,10 +255,11 @@ class News(Frame, tag=6):
 
 
 class Seeded(Frame, tag=7):
-    """No number above this one was promised here."""
+    """No number above this one was promised here, and for so long anybody was kept out, or may be."""
 
     serial: int
     high_water: int
+    span_ns: int = 0
 
 
 class Status(Frame, tag=8):

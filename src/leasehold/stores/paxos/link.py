@@ -30,7 +30,7 @@ class Link:
     def __init__(self, sock: socket.socket, welcome: frames.Welcome) -> None:
         self.acceptor = welcome.acceptor
         self.incarnation = welcome.incarnation
-        self.acceptors = welcome.acceptors
+        self.cluster = welcome.cluster
         self.descriptor = sock.fileno()
         self._socket = sock
         self._encrypted = isinstance(sock, ssl.SSLSocket)

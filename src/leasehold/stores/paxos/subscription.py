@@ -158,17 +158,16 @@ class PaxosSubscription:
         """Connect to a node, for as long as it takes, and listen there."""
         server, pause = self._server, FIRST_PAUSE
         while not self._closed.is_set():
+            link = None
             try:
                 link = connect(source.place, server.secret, server.context, CONNECT_SECONDS)
-            except LeaseholdError:
+                early = self._begin(link)
+            except (LeaseholdError, OSError):
+                if link is not None:
+                    link.close()
                 self._tried.release()
                 self._closed.wait(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
-                continue
-            try:
-                early = self._begin(link)
-            except OSError:
-                link.close()
                 continue
             with self._lock:
                 if self._closed.is_set():
