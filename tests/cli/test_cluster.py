@@ -28,7 +28,9 @@ def test_a_cluster_for_trying_out(cli: Cli) -> None:
     port = free_port()
     running = cli.start("cluster", "start", "--nodes", "1", "--port", str(port), "--data", f"{cli.folder}/data")
     assert running.stdout is not None
-    assert f"paxos://127.0.0.1:{port}" in running.stdout.readline()
+    lines = [running.stdout.readline() for _ in range(4)]
+    assert f"paxos://127.0.0.1:{port}" in lines[0]
+    assert lines[-1] == "Ctrl-C ends them\n"
     url = f"paxos://127.0.0.1:{port}"
     assert cli("run", "job", "--url", url, "--", "true").returncode == 0
     (node,) = json.loads(cli("cluster", "status", "--json", "--url", url).stdout)
@@ -108,7 +110,7 @@ def test_init_is_for_new_clusters_only(cli: Cli) -> None:
 def test_a_port_in_use_is_said_so(cli: Cli, cluster: PaxosCluster) -> None:
     ended = cli("node", "--id", "z", "--data", f"{cli.folder}/data", "--listen", cluster.nodes[0].place)
     assert ended.returncode == 78
-    assert "can't listen" in ended.stderr
+    assert f"can't listen on {cluster.nodes[0].place}: Address already in use" in ended.stderr
 
 
 def test_status_of_another_store_is_refused(cli: Cli) -> None:

@@ -249,6 +249,20 @@ def test_when_renewals_fail_the_command_ends_before_the_deadline(cli: Cli) -> No
     assert names[-4:] == ["jeopardy", "stopping", "exited", "not_released"]
 
 
+def test_what_is_lost_is_not_said_to_end_later(cli: Cli) -> None:
+    words = ["--json", "--on-lost", "warn", "--ttl", "1s", "x", "--", "sh", "-c", "echo $$ > pids; read x"]
+    process = cli.start("run", *words, cwd=cli.folder, stdin=-1)
+    cli.group()
+    os.unlink(cli.folder / "leases.db")
+    assert process.stderr
+    names: list[str] = []
+    while "lost" not in names:
+        names.append(json.loads(process.stderr.readline())["event"])
+    code, _, err = finish(process)
+    assert code == 1
+    assert [event["event"] for event in events(err)] == ["exited"]
+
+
 def test_closed_descriptors_do_no_harm(cli: Cli) -> None:
     command = f"exec {sys.executable} -m leasehold run x -- sh -c 'exit 6' <&- >&- 2>&-"
     assert subprocess.run(["sh", "-c", command], env=cli.environment, check=False, timeout=8).returncode == 6

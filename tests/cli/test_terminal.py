@@ -114,3 +114,15 @@ def test_a_command_that_asks_for_the_terminal_gets_it(cli: Cli) -> None:
     read_until(shell, "key pressed")
     type_in(shell, "exit\n")
     shell.communicate(timeout=BOUND)
+
+
+def test_ctrl_c_ends_a_simulation_in_several_processes_without_a_traceback(cli: Cli) -> None:
+    process = leasehold(cli, "sim", "run", "--seeds", "1000000", "--jobs", "2")
+    assert process.stdout
+    seen = ""
+    while "worlds" not in seen:
+        seen += process.stdout.read(1)
+    type_in(process, "\x03")
+    out, _ = process.communicate(timeout=BOUND)
+    assert process.returncode == 130
+    assert "Traceback" not in out

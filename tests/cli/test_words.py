@@ -72,6 +72,8 @@ def test_the_command_is_all_that_follows_the_first_dashes() -> None:
         (["--url", "nope://", "ls"], 78),
         (["--url", "sqlite:////no/such/folder/x.db", "ls"], 78),
         (["completion", "tcsh"], 64),
+        (["cluster", "start", "--data", "/dev/null"], 78),
+        (["sim", "replay", "3", "--timeline", "/dev/null/x.svg"], 78),
     ],
 )
 def test_bad_arguments_give_one_line_and_a_code(cli: Cli, words: list[str], code: int) -> None:
@@ -83,6 +85,19 @@ def test_bad_arguments_give_one_line_and_a_code(cli: Cli, words: list[str], code
 
 def test_the_hint_says_where_the_command_goes(cli: Cli) -> None:
     assert "after --" in cli("run", "x", "true").stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (["cluster"], "arguments are required: start|status"),
+        (["completion"], "arguments are required: bash|zsh|fish"),
+        (["sim", "run", "--seeds", "many"], "--seeds: 'many' is no number from 1 on"),
+        (["sim", "run", "--jobs", "0"], "--jobs: '0' is no number from 1 on"),
+    ],
+)
+def test_what_is_missing_or_wrong_is_named_as_the_help_names_it(cli: Cli, words: list[str], what: str) -> None:
+    assert what in cli(*words).stderr
 
 
 def test_version_and_help(cli: Cli) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import socket
 import struct
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +17,7 @@ from leasehold import Client
 from leasehold.core import ops
 from leasehold.core.paxos import messages as m
 from leasehold.core.paxos.acceptor import REPLY_ROOM
+from leasehold.node.service import MOST_KEPT
 from leasehold.runtime.clock import SYSTEM
 from leasehold.stores.paxos import frames, handshake
 from leasehold.testing.conformance.base import until
@@ -348,3 +351,34 @@ def test_nothing_more_is_done_for_a_client_that_does_not_read_its_answers(node: 
         for _ in range(count):
             assert isinstance(client.hear(), frames.Answer)
     assert requests() - done == count
+
+
+UNFINISHED = struct.pack(">I", frames.MAX_REQUEST) + bytes(frames.MAX_REQUEST - 1)
+EVERYTHING = 4 * bytes(frames.encode(frames.Ask(1, [frames.ScanItem(m.Scan("full/"))] * 10)))
+
+
+@pytest.mark.usefixtures("full")
+@pytest.mark.parametrize("request_of_each", [UNFINISHED, EVERYTHING], ids=["unfinished requests", "unread answers"])
+def test_many_clients_together_do_not_fill_the_memory(node: PaxosNode, request_of_each: bytes) -> None:
+    """Each stays within what one may have the node keep."""
+    before, already, kept = memory(node), dropped(node), 0
+    with contextlib.ExitStack() as stack:
+        for _ in range(400):
+            client = stack.enter_context(RawClient(node.port)).greet()
+            client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            with contextlib.suppress(ConnectionError):
+                client.send(request_of_each)
+            kept = max(kept, memory(node) - before)
+            if dropped(node) > already + 10:
+                break
+        else:
+            pytest.fail(f"nobody was dropped, and {kept >> 20} MiB are kept")
+        with Client(f"paxos://{node.place}?namespace=others") as other:
+            other.acquire("job", ttl=5, wait=5).release()
+    assert kept < 2 * MOST_KEPT
+
+
+def dropped(node: PaxosNode) -> int:
+    """Return how many clients the node has dropped so far, to have room for the others."""
+    found = re.findall(r"^leasehold_node_dropped_for_room_total (\d+)", node.get("metrics")[1], re.MULTILINE)
+    return int(found[0])

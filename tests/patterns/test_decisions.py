@@ -57,13 +57,14 @@ def test_a_rest_grows_with_the_losses_in_a_row_within_bounds(drawn: float) -> No
 
 def test_an_intake_tells_when_the_last_one_has_left() -> None:
     intake, told = Intake(), []
-    assert intake.enter()
-    assert intake.enter()
-    intake.leave()
+    assert intake.enter("a")
+    assert intake.enter("b")
+    intake.leave("a")
     intake.close(lambda: told.append(1))
-    assert not intake.enter()
+    assert not intake.enter("c")
+    intake.leave("c")
     assert (intake.in_flight, told) == (1, [])
-    intake.leave()
+    intake.leave("b")
     assert told == [1]
     intake.close(lambda: told.append(2))
     assert told == [1, 2]

@@ -5,7 +5,8 @@ import threading
 
 import pytest
 
-from leasehold import AsyncClient, ConfigError, StillWorking
+from leasehold import AsyncClient, Client, ConfigError, StillWorking
+from leasehold.patterns.drain import Intake
 from leasehold.testing.conformance.base import Thread
 
 URL = "memory://draining"
@@ -60,3 +61,27 @@ def test_nobody_waits_for_less_than_no_time() -> None:
                 pass
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("step", ["enter", "leave"])
+def test_work_that_is_interrupted_while_it_is_counted_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    count = getattr(Intake, step)
+    interrupted: list[object] = []
+
+    def count_and_interrupt(*how: object) -> object:
+        counted = count(*how)
+        if not interrupted:
+            interrupted.append(how)
+            raise KeyboardInterrupt
+        return counted
+
+    with Client(URL) as client, client.acquire("above", 30) as above:
+        lease = client.acquire("below", 30, parent=above)
+        monkeypatch.setattr(Intake, step, count_and_interrupt)
+        with pytest.raises(KeyboardInterrupt), lease.work():
+            pass
+        assert interrupted
+        assert lease.drain(10)
+        assert above.drain(10)

@@ -11,12 +11,12 @@ import pytest
 
 from leasehold import Client
 from leasehold.core.ops import Notice, Summons
-from leasehold.runtime.host import HERE
+from leasehold.runtime.host import HERE, ThisHost
 from leasehold.runtime.listener import Bell, Listener
 from leasehold.runtime.waiters import Waiters
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from leasehold.core.ops import Event
@@ -77,6 +77,7 @@ class Desk:
         self.bells: dict[str, Bell] = {}
         self.heard: list[str] = []
         self.listener = Listener(self.line, HERE, self._take)
+        self.listener.start()
 
     def _take(self, news: list[Event | Notice]) -> None:
         for item in news:
@@ -301,6 +302,34 @@ def test_whoever_waits_a_second_time_reads_again() -> None:
     waiters.leave("id")
     line.wait_for_reader("leasehold-listener")
     waiters.close()
+
+
+class InterruptedHost(ThisHost):
+    """Where Ctrl-C is pressed when the first thread has just been started."""
+
+    def __init__(self) -> None:
+        self.started: list[threading.Thread] = []
+
+    def start(self, run: Callable[[], None], name: str) -> threading.Thread:
+        self.started.append(super().start(run, name))
+        if len(self.started) == 1:
+            raise KeyboardInterrupt
+        return self.started[-1]
+
+
+def test_an_interrupt_while_the_listener_starts_leaves_no_thread_behind_and_the_next_one_starts_it() -> None:
+    host, lines = InterruptedHost(), [Line(), Line()]
+    store = SimpleNamespace(subscribe=iter(lines).__next__)
+    waiters = Waiters(store, host, lambda _: None)
+    with pytest.raises(KeyboardInterrupt):
+        waiters.start()
+    host.started[0].join(LONG)
+    assert not host.started[0].is_alive()
+    waiters.start()
+    lines[1].wait_for_reader("leasehold-listener")
+    waiters.close()
+    host.started[1].join(LONG)
+    assert not host.started[1].is_alive()
 
 
 @pytest.mark.parametrize("url", ["memory://listener", "sqlite:///{}/leases.db"])

@@ -17,8 +17,9 @@ from leasehold.core.ops import EventKind
 from leasehold.testing.conformance.base import PATIENCE, Thread, until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
+    from leasehold.client.watch_async import AsyncWatch
     from leasehold.core.ops import Event
     from leasehold.runtime.watch import Watch
 
@@ -133,7 +134,19 @@ def test_a_prefix_that_is_none_is_refused_and_poisons_nothing(client: Client, pr
         assert next(fresh).kind is GRANTED
 
 
-def test_a_watch_whose_entering_is_cancelled_leaves_nothing_behind(url: str) -> None:
+async def entered(stream: AsyncWatch) -> None:
+    async with stream:
+        pytest.fail("it was not cancelled")
+
+
+async def awaited(stream: AsyncWatch) -> None:
+    await stream
+
+
+@pytest.mark.parametrize("way", [entered, awaited])
+def test_a_watch_that_is_cancelled_while_it_opens_leaves_nothing_behind(
+    url: str, way: Callable[[AsyncWatch], Coroutine[Any, Any, None]]
+) -> None:
     async def main() -> None:
         async with AsyncClient(url) as client:
             engine, may_go = client._engine, threading.Event()
@@ -145,11 +158,11 @@ def test_a_watch_whose_entering_is_cancelled_leaves_nothing_behind(url: str) -> 
 
             engine.store.subscribe = slowly  # type: ignore[method-assign]
             stream = client.watch()
-            entering = asyncio.ensure_future(stream.__aenter__())
+            opening = asyncio.ensure_future(way(stream))
             await asyncio.sleep(0.05)
-            entering.cancel()
+            opening.cancel()
             with pytest.raises(asyncio.CancelledError):
-                await entering
+                await opening
             may_go.set()
             await asyncio.to_thread(until, lambda: stream._watch.opened, "the thread's end")
             await asyncio.to_thread(until, lambda: not engine.watches, "the end of the watch")

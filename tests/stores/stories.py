@@ -247,3 +247,17 @@ def many_on_one_resource() -> list[Op]:
             Release("x", "other"),
         ]
     return batch
+
+
+FORGETFUL = 3
+"""How many abandoned ids are remembered in the story below: with the true bound it would take minutes."""
+
+
+def more_abandoned_than_remembered() -> list[Any]:
+    """Return a story in which the first of the abandoned ids may be granted again."""
+    steps: list[Any] = []
+    for lease_id in ("A", "B", "A", "C", "D", "E", "E"):
+        steps += [([Release("x", lease_id, abandon=True)], 0), 0.001]
+    for lease_id in ("A", "B", "C", "D", "E"):
+        steps.append(([Acquire("x", lease_id, "h", SECOND), Release("x", lease_id)], 0))
+    return steps

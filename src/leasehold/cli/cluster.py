@@ -59,6 +59,9 @@ def start(args: argparse.Namespace) -> int:
         screen.line(f"{len(nodes)} nodes run on this host: {screen.paint(url, 'cyan')}")
         screen.line(screen.paint(f"try:  leasehold run job --url {url} -- sleep 5", "dim"))
         screen.line(screen.paint(f"      leasehold cluster status --url {url}", "dim"))
+        screen.line(
+            "Ctrl-C ends them" if args.data else "Ctrl-C ends them, and their data is gone then (--data keeps it)"
+        )
         gone: set[str] = set()
         while not over.wait(0.2):
             for name, node in nodes.items():
@@ -71,7 +74,10 @@ def start(args: argparse.Namespace) -> int:
 @contextlib.contextmanager
 def _folder(data: str | None) -> Iterator[str]:
     if data is not None:
-        os.makedirs(data, exist_ok=True)
+        try:
+            os.makedirs(data, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"the data folder {data!r} can't be used: {error.strerror}") from error
         yield data
         return
     with tempfile.TemporaryDirectory(prefix="leasehold-cluster-") as folder:

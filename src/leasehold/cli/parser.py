@@ -78,7 +78,7 @@ def make_parser() -> Parser:
     _add_node(nouns)
     _add_cluster(nouns)
     completion = _add(nouns, "completion", "print a completion script for a shell", url=False)
-    completion.add_argument("shell", choices=SHELLS)
+    completion.add_argument("shell", metavar="|".join(SHELLS), choices=SHELLS)
     _add_sim(nouns)
     _add(nouns, "demo", "watch three workers contend for one job (about 20 s)", url=False)
     return parser
@@ -190,7 +190,7 @@ def _add_node(nouns: argparse._SubParsersAction[Parser]) -> None:
 def _add_cluster(nouns: argparse._SubParsersAction[Parser]) -> None:
     text = "start a cluster on this host, for trying it out; or show how the nodes of a paxos:// URL are"
     cluster = _add(nouns, "cluster", text)
-    cluster.add_argument("what", choices=("start", "status"))
+    cluster.add_argument("what", metavar="start|status", choices=("start", "status"))
     cluster.add_argument("--nodes", type=int, choices=(1, 3, 5), default=3, help="how many to start (3)")
     cluster.add_argument("--port", type=int, default=7420, metavar="PORT", help="of the first one to start (7420)")
     cluster.add_argument("--data", metavar="DIR", type=words, help="where to keep their data (a folder of its own)")
@@ -211,7 +211,6 @@ def _add_sim(nouns: argparse._SubParsersAction[Parser]) -> None:
 
 
 def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{number} is not positive")
-    return number
+    if not (text.isascii() and text.isdigit() and int(text)):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 on")
+    return int(text)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leasehold.cli import codes
 from leasehold.cli.screen import Screen
 from leasehold.core.clock import SECOND
+from leasehold.errors import ConfigError
 from leasehold.runtime.clock import SYSTEM
 from leasehold.sim.checks import Violation
 from leasehold.sim.plan import draw
@@ -89,8 +91,11 @@ def _replay(args: argparse.Namespace) -> int:
     assert world.timeline is not None
     rows = (*plan.nodes, *plan.clients)
     if args.timeline:
-        with open(args.timeline, "w", encoding="utf-8") as file:
-            file.write(world.timeline.svg(rows, world.now, str(broken) if broken else ""))
+        picture = world.timeline.svg(rows, world.now, str(broken) if broken else "")
+        try:
+            Path(args.timeline).write_text(picture, encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"{args.timeline} can't be written: {error.strerror}") from error
     else:
         for line in world.trace or ():
             screen.line(line)

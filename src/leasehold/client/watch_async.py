@@ -20,7 +20,10 @@ WATCH_POLL = 0.5
 
 
 class AsyncWatch:
-    """Iterate over it with ``async for``; close it when done. Enter or await it first, to miss nothing from there on."""
+    """Iterate over it with ``async for``; close it when done. Enter or await it first, to miss nothing from there on.
+
+    If that is cancelled the stream is closed: nobody was handed what would have to be closed later.
+    """
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
@@ -28,7 +31,7 @@ class AsyncWatch:
         self._polling = Errand(partial(watch.poll, WATCH_POLL))
 
     def __await__(self) -> Generator[Any, None, Self]:
-        return self._opened().__await__()
+        return self.__aenter__().__await__()
 
     def __aiter__(self) -> Self:
         return self
@@ -56,7 +59,7 @@ class AsyncWatch:
         try:
             return await self._opened()
         except asyncio.CancelledError:
-            self.close()  # nobody leaves what was not entered, and the thread that opens it goes on
+            self.close()  # or the thread that goes on opening it would leave it open
             raise
 
     async def __aexit__(self, *_: object) -> None:

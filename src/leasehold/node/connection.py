@@ -2,7 +2,7 @@
 
 A client that sends more than its share waits: after so many items, or so much to show, the others are served first. One
 that doesn't read its answers gets no more of them, and isn't read from either; one that doesn't read what is pushed to
-it is dropped.
+it is dropped. And so is who has the node keep the most, where all together have it keep too much.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ KEEPALIVE: Final = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT",
 MOST_ADDRESSES: Final = 100
 MOST_UNREAD: Final = 4 * 1024 * 1024
 """Bytes that a client may leave unread of what is pushed to it, or that may wait for the disk."""
+LADEN: Final = 16 * 1024
+"""With fewer bytes to keep for it nobody looks after a client. One that doesn't read its answers always has more."""
 
 
 class Connection(asyncio.Protocol):
@@ -82,12 +84,15 @@ class Connection(asyncio.Protocol):
             self._work()
             self.refuse(str(error))
             return
+        if self._splitter.held > LADEN:
+            self._service.laden.add(self)
         if not self._resting:
             self._work()
 
     def pause_writing(self) -> None:
         """Do nothing while the client doesn't read."""
         self._clogged = True
+        self._service.laden.add(self)
         self._adjust()
 
     def resume_writing(self) -> None:
@@ -117,6 +122,8 @@ class Connection(asyncio.Protocol):
         """Take note of an answer that waits for the disk."""
         self._owed += 1
         self._owed_bytes += len(frame)
+        if self._owed_bytes > LADEN:
+            self._service.laden.add(self)
         if self._is_held_up:
             self._adjust()
 
@@ -133,11 +140,22 @@ class Connection(asyncio.Protocol):
         """Send what wasn't asked for, unless too much of it is unread already."""
         if self._transport.get_write_buffer_size() > MOST_UNREAD:
             self._service.counts["dropped listeners"] += 1
-            log("a listener doesn't read what it is told, and is dropped", peer=self.peer)
-            self._closed = True
-            self._transport.abort()
+            self.drop("a listener doesn't read what it is told, and is dropped")
             return
         self.send(frame)
+
+    @property
+    def kept(self) -> int:
+        """How many bytes the node keeps for the client: of what it has yet to read, and of what it has sent so far."""
+        unread = self._transport.get_write_buffer_size() + self._owed_bytes
+        return unread + self._splitter.held + sum(map(len, self._backlog))
+
+    def drop(self, why: str) -> None:
+        """End it, and keep nothing for the client any longer."""
+        log(why, peer=self.peer)
+        self._closed = True
+        self._backlog.clear()
+        self._transport.abort()
 
     def refuse(self, why: str, *, for_good: bool = False) -> None:
         """Say why, and close."""

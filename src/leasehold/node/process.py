@@ -26,10 +26,11 @@ from leasehold.node.web import LONGEST_HEAD, Web
 from leasehold.runtime.clock import SYSTEM, AcceptorClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from leasehold.core.paxos.acceptor import Durable
     from leasehold.node.settings import Settings
+    from leasehold.stores.paxos.address import Place
 
 TICK = 0.25
 """Seconds between two looks at what is to be done every now and then."""
@@ -48,6 +49,17 @@ def run(settings: Settings) -> int:
     logging.choose(as_json=settings.json_log)
     with DataFolder(settings.data, settings.id) as folder, asyncio.Runner(loop_factory=_loop_factory()) as runner:
         return runner.run(_Process(settings, folder).run())
+
+
+@contextlib.contextmanager
+def _listening_on(place: Place) -> Iterator[None]:
+    """Say where it is that nobody can listen."""
+    try:
+        yield
+    except OSError as error:
+        # asyncio's own words for the common errors repeat the place; a name that isn't known has no number.
+        why = os.strerror(error.errno) if error.errno is not None and error.errno > 0 else error.strerror or error
+        raise ConfigError(f"can't listen on {place}: {why}") from error
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -81,19 +93,18 @@ class _Process:
         loop.add_signal_handler(signal.SIGUSR1, service.collect)
         async with contextlib.AsyncExitStack() as stack:
             settings = self._settings
-            try:
+            with _listening_on(settings.listen):
                 server = await loop.create_server(
                     lambda: Connection(service), settings.listen.host, settings.listen.port,
                     ssl=settings.tls, ssl_handshake_timeout=GREETING_SECONDS if settings.tls else None, backlog=1024,
                 )  # fmt: skip
                 stack.callback(server.close)
-                if settings.http is not None:
+            if settings.http is not None:
+                with _listening_on(settings.http):
                     web = await asyncio.start_server(
                         Web(service).serve, settings.http.host, settings.http.port, limit=LONGEST_HEAD
                     )
                     stack.callback(web.close)
-            except OSError as error:
-                raise ConfigError(f"can't listen: {error.strerror or error}") from error
             tasks = [loop.create_task(self._tick(service))]
             if not service.acceptor.seeded:
                 tasks.append(loop.create_task(seed(service)))

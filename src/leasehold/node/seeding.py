@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
+from leasehold.core.paxos.ballots import DAY_US
 from leasehold.core.paxos.messages import Seed
 from leasehold.core.paxos.starting import Seeding
 from leasehold.errors import LeaseholdError
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 PATIENCE: Final = 2.0
 PAUSE: Final = 1.0
+MOST_AHEAD_US: Final = 3 * DAY_US
+"""No node whose clock is right promises a number that is further ahead: to take one over would spread what is wrong."""
 
 
 async def seed(service: Service) -> None:
@@ -67,4 +70,11 @@ def _ask(service: Service, name: str, place: Place) -> frames.Seeded | None:
         return None
     finally:
         link.close()
-    return answer if isinstance(answer, frames.Seeded) else None
+    if not isinstance(answer, frames.Seeded):
+        return None
+    ahead = answer.high_water - service.wall.wall_us()
+    if ahead > MOST_AHEAD_US:
+        why = f"a peer's numbers are {ahead / DAY_US:.1f} days ahead, and are not taken over: its clock was wrong, or ours is"
+        log(why, level="error", peer=name)
+        return None
+    return answer

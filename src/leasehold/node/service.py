@@ -13,6 +13,7 @@ from leasehold.core.clock import SECOND
 from leasehold.core.paxos.acceptor import REPLY_ROOM, Acceptor, Durable
 from leasehold.core.paxos.messages import Refused, Request, SeedQuery
 from leasehold.node.checking import problem
+from leasehold.node.connection import LADEN
 from leasehold.node.log import log
 from leasehold.stores.paxos import frames
 from leasehold.stores.paxos.frames import VERDICTS, encode
@@ -30,6 +31,8 @@ KEEP_NS: Final = 10 * SECOND
 """How long a free resource is remembered: so that its last holder can be told what became of its lease."""
 COUNT_EVERY_NS: Final = 5 * SECOND
 """To count the leases takes time, where there are a million."""
+MOST_KEPT: Final = 256 * 1024 * 1024
+"""Bytes that are kept for all clients together: of what they have yet to read, and of requests that aren't complete."""
 
 
 class NodeAcceptor(Acceptor):
@@ -71,6 +74,8 @@ class Service:
         self.closed = False
         """True once the state was taken that the next start goes on with: nothing is answered any more."""
         self.connections: set[Connection] = set()
+        self.laden: set[Connection] = set()
+        """Those for which much is kept."""
         self.counts: Counter[str] = Counter()
         self._called: dict[str, set[Connection]] = {}
         self._watching: dict[Connection, str] = {}
@@ -185,12 +190,25 @@ class Service:
 
     def tick(self) -> None:
         """Do what is to be done every now and then."""
+        self._make_room()
         now = self.clock.now()
         self.acceptor.collect(now - KEEP_NS, max(1000, len(self.acceptor.slots) // 60))
         if not self.acceptor.is_silent(now):
             ahead = self.acceptor.top_up(self.wall.wall_us())
             if ahead is not None:
                 self.scribe.write(ahead)
+
+    def _make_room(self) -> None:
+        """Drop those for which the most is kept, where that is too much for all together."""
+        kept = {connection: connection.kept for connection in self.laden}
+        self.laden = {connection for connection, size in kept.items() if size > LADEN}
+        total = sum(kept.values())
+        for connection in sorted(kept, key=kept.__getitem__, reverse=True):
+            if total <= MOST_KEPT:
+                break
+            total -= kept[connection]
+            self.counts["dropped for room"] += 1
+            connection.drop("dropped: too much is kept for clients that don't read, or don't send to the end")
 
     def collect(self) -> None:
         """Forget all free resources now."""
@@ -209,6 +227,7 @@ class Service:
     def left(self, connection: Connection) -> None:
         """Forget a connection."""
         self.connections.discard(connection)
+        self.laden.discard(connection)
         for address in connection.addresses:
             others = self._called.get(address, set())
             others.discard(connection)

@@ -77,7 +77,7 @@ class Web:
         lines = []
         for name, value in gauges.items():
             lines += [f"# TYPE leasehold_node_{name} gauge", f"leasehold_node_{name} {value}"]
-        for name in ("requests", "items", "refusals", "pushes", "writes", "dropped listeners"):
+        for name in ("requests", "items", "refusals", "pushes", "writes", "dropped listeners", "dropped for room"):
             full = f"leasehold_node_{name.replace(' ', '_')}_total"
             lines += [f"# TYPE {full} counter", f"{full} {service.counts[name]}"]
         return "\n".join(lines) + "\n"

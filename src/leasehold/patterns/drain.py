@@ -23,26 +23,31 @@ if TYPE_CHECKING:
 
 
 class Intake:
-    """How much work is in flight, and whether more is taken. Thread-safe."""
+    """What work is in flight, and whether more is taken. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._closed = False
         self._waiting: list[Callable[[], object]] = []
-        self.in_flight = 0
+        self._visits: set[object] = set()
 
-    def enter(self) -> bool:
+    @property
+    def in_flight(self) -> int:
+        """How much that is."""
+        return len(self._visits)
+
+    def enter(self, visit: object) -> bool:
         """Count one in; False: it is closed."""
         with self._lock:
             if not self._closed:
-                self.in_flight += 1
+                self._visits.add(visit)
             return not self._closed
 
-    def leave(self) -> None:
-        """Count one out, and tell those who wait for the last one."""
+    def leave(self, visit: object) -> None:
+        """Count one out, if it was counted in, and tell those who wait for the last one."""
         with self._lock:
-            self.in_flight = max(0, self.in_flight - 1)  # after a fork, the parent's
-            told, self._waiting = (self._waiting, []) if self.in_flight == 0 else ([], self._waiting)
+            self._visits.discard(visit)
+            told = [] if self._visits else list(self._waiting)
         for tell in told:
             tell()
 
@@ -50,13 +55,13 @@ class Intake:
         """In a forked child: what is in flight is the parent's, as are those who wait, and whoever has the lock."""
         self._lock = threading.Lock()
         self._waiting = []
-        self.in_flight = 0
+        self._visits = set()
 
     def close(self, when_empty: Callable[[], object]) -> None:
         """Take no more, and have this called when nothing is in flight any more; at once, if nothing is."""
         with self._lock:
             self._closed = True
-            empty = self.in_flight == 0
+            empty = not self._visits
             if not empty:
                 self._waiting.append(when_empty)
         if empty:
@@ -75,39 +80,54 @@ def intake_of(tenure: Tenure) -> Intake:
 class Work:
     """What ``lease.work()`` returns: the body of its ``with`` is work in flight, also for those that the lease stands under."""
 
-    __slots__ = ("_entered", "_tenure")
+    __slots__ = ("_tenure", "_visits")
 
     def __init__(self, tenure: Tenure) -> None:
         self._tenure = tenure
-        self._entered: list[list[Intake]] = []
+        self._visits: list[Visit] = []
 
     def __enter__(self) -> None:
-        entered: list[Intake] = []
-        self._entered.append(entered)
+        visit = Visit()
+        self._visits.append(visit)
         try:
-            self._count_in(entered)
+            visit.enter(self._tenure)
             self._tenure.check()
         except BaseException:
-            self._entered.remove(entered)
-            _leave(entered)
+            self._visits.remove(visit)
+            visit.leave()
             raise
 
     def __exit__(self, *_: object) -> None:
-        _leave(self._entered.pop())
+        self._visits.pop().leave()
 
-    def _count_in(self, entered: list[Intake]) -> None:
-        above: Tenure | None = self._tenure
+
+class Visit:
+    """One body of a ``with``, and where it is counted. An interrupt may come at any time, and it is counted out all the same."""
+
+    __slots__ = ("_intakes",)
+
+    def __init__(self) -> None:
+        self._intakes: list[Intake] = []
+
+    def enter(self, tenure: Tenure) -> None:
+        """Be counted in by the lease, and by all that it stands under."""
+        above: Tenure | None = tenure
         while above is not None:
             intake = intake_of(above)
-            if not intake.enter():
-                raise Draining(self._tenure.resource, token=self._tenure.token)
-            entered.append(intake)
+            self._intakes.append(intake)
+            if not intake.enter(self):
+                raise Draining(tenure.resource, token=tenure.token)
             above = above.parent
 
-
-def _leave(entered: list[Intake]) -> None:
-    for intake in entered:
-        intake.leave()
+    def leave(self) -> None:
+        """Be counted out."""
+        try:
+            for intake in self._intakes:
+                intake.leave(self)
+        except BaseException:
+            for intake in self._intakes:
+                intake.leave(self)
+            raise
 
 
 def still_working(tenure: Tenure) -> StillWorking:

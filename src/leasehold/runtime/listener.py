@@ -62,6 +62,7 @@ class Listener:
 
     def __init__(self, subscription: Subscription, host: Host, take: Callable[[list[Event | Notice]], None]) -> None:
         self._subscription = subscription
+        self._host = host
         self._clock = host.clock
         self._take = take
         self._reading = threading.Lock()
@@ -70,7 +71,10 @@ class Listener:
         """Who reads, or is about to: this for the thread of its own, else the bell of one that waits."""
         self._others: dict[Bell, None] = {}
         self._closed = self._broken = False
-        host.start(self._run, "leasehold-listener")
+
+    def start(self) -> None:
+        """Start the thread of its own. Whatever happens meanwhile, ``close`` ends it."""
+        self._host.start(self._run, "leasehold-listener")
 
     def wait(self, bell: Bell, seconds: float) -> None:
         """Wait until the bell rings, but not for longer; and then ``leave``."""

@@ -42,18 +42,17 @@ class Waiters:
         with self._starting:
             if self.started:
                 return
-            subscription = None
             try:
-                subscription = self._store.subscribe()
-                if subscription is not None:
-                    self._listener = Listener(subscription, self._host, self._take)
+                self._subscription = self._store.subscribe()
+                if self._subscription is not None:
+                    self._listener = Listener(self._subscription, self._host, self._take)
+                    self._listener.start()
             except LeaseholdError as error:
                 log().warning("waiters will not be called, and come at the known times instead: %s", error)
             except BaseException:
-                if subscription is not None:
-                    subscription.close()
+                self._stop_listening()
+                self._subscription = self._listener = None
                 raise
-            self._subscription = subscription
             self.started = True
         if self._closed:
             self.close()
@@ -124,8 +123,13 @@ class Waiters:
     def close(self) -> None:
         """Stop listening."""
         self._closed = True
+        self._stop_listening()
+
+    def _stop_listening(self) -> None:
         if self._listener is not None:
             self._listener.close()
+        elif self._subscription is not None:
+            self._subscription.close()
 
     def _take(self, news: list[Event | Notice]) -> None:
         for item in news:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import signal
 from typing import TYPE_CHECKING, NamedTuple
 
 from leasehold.sim.checks import Violation
@@ -60,8 +61,15 @@ def _reports(chunks: list[tuple[int, int]], jobs: int) -> Iterator[Report]:
     if jobs == 1:
         yield from (run_seeds(*chunk) for chunk in chunks)
         return
-    # Spawned, since a fork copies whatever the caller's threads hold.
-    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+    before = signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # as they do from here on: Ctrl-C is for us, who then end them
+    try:
+        # Spawned, since a fork copies whatever the caller's threads hold.
+        pool = multiprocessing.get_context("spawn").Pool(jobs)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    with pool:
         yield from pool.imap_unordered(_run_chunk, chunks)
 
 

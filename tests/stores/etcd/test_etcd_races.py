@@ -139,6 +139,28 @@ def test_what_is_handed_over_is_not_taken_by_the_shortcut_of_whoever_was_called(
         subscription.close()
 
 
+def test_who_stands_behind_a_dead_waiter_is_called_when_its_turn_has_come(open_store: Callable[[], EtcdStore]) -> None:
+    """By the next one, which counts the turns: that one has nothing from the dead one's, and would have it all else."""
+    here, there, behind = open_store(), open_store(), open_store()
+    holder, dead, second, third = new_id(), new_id(), new_id(), new_id()
+    taken(here, "job", 30, holder)
+    subscription = there.subscribe()
+    try:
+        assert isinstance(take(here, "job", 30, dead, queue=True, notify="nobody"), Held)
+        assert isinstance(take(there, "job", 30, second, queue=True, notify=subscription.address), Held)
+        assert isinstance(take(behind, "job", 30, third, queue=True), Held)
+        here.apply([Release("job", holder)], timeout=PATIENCE)
+        waits: list[Held] = []
+        while not subscription.get(0):
+            held = take(behind, "job", 30, third, queue=True)
+            assert isinstance(held, Held), f"it was passed over after {waits}"
+            waits.append(held)
+            pass_time(held.remaining_ns / SECOND)
+        assert isinstance(take(there, "job", 30, second, queue=True, notify=subscription.address), Granted)
+    finally:
+        subscription.close()
+
+
 def test_a_family_that_came_back_within_its_grace_ends_at_once(
     store: EtcdStore, server: EtcdServer, namespace: str
 ) -> None:

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from leasehold.core.ops import Acquire, Granted, Release, Released, Renew, Revoke, Unknown
+from leasehold.core.paxos.acceptor import Durable
 from leasehold.core.paxos.steps import Send
 from leasehold.errors import ConfigError
+from leasehold.node.disk import DataFolder
 from leasehold.runtime.clock import SYSTEM
 from leasehold.stores.paxos import engine, frames
 from leasehold.stores.paxos.calls import Call, Flight
@@ -182,6 +184,22 @@ def test_a_lost_disk_is_not_seeded_by_the_wrong_nodes(cluster: PaxosCluster) -> 
     a.shut_down()
     cluster.start(a)
     assert '"event": "seeded"' in a.log()
+
+
+def test_a_lost_disk_is_not_seeded_with_numbers_that_are_absurd() -> None:
+    with paxos_cluster(3, "--max-ttl", "1s") as cluster:
+        a, b, _ = cluster.nodes
+        for node in (a, b):
+            node.kill()
+        with DataFolder(b.data, b.name) as folder:
+            assert folder.mark.read() is not None
+            folder.mark.write(Durable(2**60, 0))
+        shutil.rmtree(a.data)
+        cluster.start(b)
+        cluster.start(a, wait=False)
+        until(lambda: "days ahead, and are not taken over" in a.log(), "the question")
+        assert a.state() == "seeding"
+        assert "leasehold_node_high_water_mark 0\n" in a.get("metrics")[1]
 
 
 def test_a_node_that_counts_others_as_its_cluster_is_no_part_of_a_majority(cluster: PaxosCluster) -> None:

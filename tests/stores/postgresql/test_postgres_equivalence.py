@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import Phase, given, settings
 
+from leasehold.core import entry
 from leasehold.core.clock import SECOND
+from leasehold.core.entry import MOST_TOMBSTONES
 from leasehold.core.lease import TOKEN_LIMIT
 from leasehold.core.ops import Acquire, Event, Notice, Release, Renew, Revoke
 from leasehold.stores.base import StoreURL
@@ -22,12 +24,14 @@ from leasehold.stores.postgresql import PostgresStore
 from tests.scale import scaled
 from tests.stores.stories import (
     EPISODES,
+    FORGETFUL,
     HERE,
     ServerClock,
     Side,
     follow,
     hear,
     many_on_one_resource,
+    more_abandoned_than_remembered,
     stories,
 )
 
@@ -159,6 +163,21 @@ def test_a_batch_with_one_resource_many_times_over(database: Database) -> None:
     clock = ServerClock()
     with sides(database, clock, watched=False) as both:
         follow(clock, (many_on_one_resource(), 0), both)
+
+
+def test_more_is_abandoned_than_is_remembered(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = ServerClock()
+    raw = database[1]
+    (function,) = raw.execute("SELECT pg_get_functiondef('leasehold.bury'::regproc)").fetchone()
+    assert str(MOST_TOMBSTONES) in function
+    with sides(database, clock, watched=False) as both:
+        monkeypatch.setattr(entry, "MOST_TOMBSTONES", FORGETFUL)
+        raw.execute(function.replace(str(MOST_TOMBSTONES), str(FORGETFUL)))
+        try:
+            for step in more_abandoned_than_remembered():
+                follow(clock, step, both)
+        finally:
+            raw.execute(function)
 
 
 @pytest.mark.parametrize("step", ["back", "forward"])

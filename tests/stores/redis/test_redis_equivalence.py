@@ -13,15 +13,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import Phase, given, settings
 
+from leasehold.core import entry
 from leasehold.core.clock import SECOND
+from leasehold.core.entry import MOST_TOMBSTONES
 from leasehold.core.lease import TOKEN_LIMIT
 from leasehold.core.ops import Acquire, Event, Notice, Release, Renew, Revoke
 from leasehold.stores.base import StoreURL
 from leasehold.stores.memory import MemoryStore, MemoryTable
-from leasehold.stores.redis import RedisStore
+from leasehold.stores.redis import RedisStore, script
+from leasehold.stores.redis.store import APPLY, READ
 from tests.scale import scaled
 from tests.stores.stories import (
     EPISODES,
+    FORGETFUL,
     HERE,
     RESOURCES,
     ServerClock,
@@ -29,6 +33,7 @@ from tests.stores.stories import (
     follow,
     hear,
     many_on_one_resource,
+    more_abandoned_than_remembered,
     stories,
 )
 
@@ -124,6 +129,19 @@ def test_a_batch_with_one_resource_many_times_over(server: RedisServer) -> None:
     clock = ServerClock()
     with sides(server, clock, watched=False) as both:
         follow(clock, (many_on_one_resource(), 0), both)
+
+
+def test_more_is_abandoned_than_is_remembered(server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    bound = "local MOST_TOMBSTONES = {}\n".format
+    text = script.source(*APPLY)
+    assert bound(MOST_TOMBSTONES) in text
+    forgetful = {APPLY: text.replace(bound(MOST_TOMBSTONES), bound(FORGETFUL)), READ: script.source(*READ)}
+    monkeypatch.setattr(script, "source", lambda *names: forgetful[names])
+    monkeypatch.setattr(entry, "MOST_TOMBSTONES", FORGETFUL)
+    clock = ServerClock()
+    with sides(server, clock, watched=False) as both:
+        for step in more_abandoned_than_remembered():
+            follow(clock, step, both)
 
 
 @pytest.mark.parametrize("step", ["back", "forward"])

@@ -6,13 +6,13 @@ import asyncio
 import contextlib
 import socket
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from leasehold import AsyncClient, StoreUnavailable
 from leasehold.core.clock import SECOND
-from leasehold.core.ops import Acquire, Unknown
+from leasehold.core.ops import Acquire, Event, Granted, Unknown
 from leasehold.runtime.clock import SYSTEM
 from leasehold.testing.conformance.base import PATIENCE
 from tests.servers.tunnel import SlowTunnel
@@ -145,6 +145,80 @@ def test_an_answer_that_comes_in_drops(slow: SlowTunnel, far_store: RedisStore) 
     slow.size, slow.delay = 16, 0.1 * LIMIT
     with in_time(), pytest.raises(StoreUnavailable, match=f"within {LIMIT:g} s"):
         far_store.read(names, timeout=LIMIT)
+
+
+# --- a name with several addresses ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def clogged(server: RedisServer) -> Iterator[list[str]]:
+    """Return addresses where nobody takes a connection, and nobody refuses it, at the server's port."""
+    addresses = [f"127.0.0.{n}" for n in range(2, 6)]
+    with contextlib.ExitStack() as stack:
+        for address in addresses:
+            listening = stack.enter_context(socket.create_server((address, server.port), backlog=0))
+            for _ in range(4):  # what the kernel takes by itself is full then
+                waiting = stack.enter_context(socket.socket())
+                waiting.setblocking(False)
+                waiting.connect_ex(listening.getsockname())
+        yield addresses
+
+
+@pytest.fixture
+def name_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]], str]:
+    """Return what gives a name to several addresses."""
+    look_up = socket.getaddrinfo
+
+    def name(addresses: list[str]) -> str:
+        def found(host: str, *how: Any, **more: Any) -> list[Any]:
+            hosts = addresses if host == "several.example" else [host]
+            return [line for one in hosts for line in look_up(one, *how, **more)]
+
+        monkeypatch.setattr(socket, "getaddrinfo", found)
+        return "several.example"
+
+    return name
+
+
+@pytest.mark.parametrize("scheme", ["redis", "rediss"])
+def test_all_addresses_of_a_name_have_one_limit(
+    server: RedisServer,
+    clogged: list[str],
+    name_of: Callable[[list[str]], str],
+    open_store: Callable[..., RedisStore],
+    scheme: str,
+) -> None:
+    """The last one says nothing to somebody who wants to begin with TLS."""
+    host = name_of([*clogged, "127.0.0.1"] if scheme == "rediss" else clogged)
+    store = open_store(f"{scheme}://{host}:{server.port}/3")
+    with server.standing_still(), in_time():
+        acquire(store, "job")
+
+
+def test_a_name_whose_first_address_is_silent(
+    server: RedisServer, clogged: list[str], name_of: Callable[[list[str]], str], open_store: Callable[..., RedisStore]
+) -> None:
+    store = open_store(f"redis://{name_of([clogged[0], '127.0.0.1'])}:{server.port}/3")
+    (outcome,) = store.apply([Acquire("job", "A", "h", 30 * SECOND)], timeout=LIMIT)
+    assert isinstance(outcome, Granted)
+
+
+# --- who listens ---------------------------------------------------------------------------------------------------
+
+
+def test_what_is_listened_for_may_come_slowly_after_a_slow_start(
+    slow: SlowTunnel, far_store: RedisStore, store: RedisStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time that was left for connecting says nothing about what comes later."""
+    monkeypatch.setattr("leasehold.stores.redis.subscription.CONNECT_TIMEOUT", 2.0)
+    monkeypatch.setattr("leasehold.stores.redis.subscription.ASK_EVERY", PATIENCE)
+    slow.delay = 0.3
+    subscription = far_store.subscribe("job")
+    assert subscription.address
+    slow.delay, slow.size = 1.5, 100
+    store.apply([Acquire("job/with a long name", "A", "h" * 50, 30 * SECOND)], timeout=PATIENCE)
+    assert [type(event) for event in subscription.get(PATIENCE) or ()] == [Event]
+    subscription.close()
 
 
 @pytest.mark.heavy

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from typing import TYPE_CHECKING
 
@@ -10,9 +11,12 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
 from leasehold import Client
-from leasehold.errors import ConfigError
+from leasehold.errors import ConfigError, StoreUnavailable
+from leasehold.runtime.clock import SYSTEM
 from leasehold.stores.base import StoreURL
+from leasehold.stores.registry import open_store
 from leasehold.stores.zookeeper.address import ZooKeeperAddress
+from tests.servers import free_port
 
 if TYPE_CHECKING:
     from tests.servers.zookeeper import ZooKeeperServer
@@ -90,3 +94,12 @@ def test_the_nodes_of_a_user_are_its_own_and_its_password_is_never_shown(
         ):
             other.acquire("job", ttl=20)
     assert "geheim" not in caplog.text
+
+
+def test_a_server_that_is_not_there_gives_one_error_with_its_reason_and_no_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store = open_store(f"zookeeper://127.0.0.1:{free_port()}", SYSTEM)
+    with contextlib.closing(store), pytest.raises(StoreUnavailable, match=r"no connection within 1 s: .*refused"):
+        store.read(["job"], timeout=1)
+    assert caplog.text == ""

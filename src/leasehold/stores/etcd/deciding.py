@@ -48,8 +48,8 @@ class Deciding:
             return set()
         if table.guessed and not isinstance(outcome, NotHeld):
             return table.guessed
-        if isinstance(outcome, Held) and self._memory.first_seen_free(op.resource) < table.now:
-            table.notices.clear()  # whose turn it is was said when the resource came free, or when we first saw it so
+        if isinstance(outcome, Held):
+            table.notices = [notice for notice in table.notices if self._memory.calls(notice, table.now)]
         made = plan(self._layout, table, op)
         if isinstance(outcome, (Renewed, Granted)) and not made.grants:
             self._confirm(task, op, outcome)

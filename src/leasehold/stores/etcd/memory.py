@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from leasehold.core.clock import MILLISECOND, SECOND
-from leasehold.core.ops import Revoke
+from leasehold.core.ops import RESERVATION_NS, Revoke, Summons
 
 if TYPE_CHECKING:
     from leasehold.core.clock import Clock
-    from leasehold.core.ops import Op
+    from leasehold.core.ops import Notice, Op
     from leasehold.stores.etcd.layout import KV
     from leasehold.stores.etcd.leases import EtcdLease, Leases
     from leasehold.stores.etcd.table import Snapshot
@@ -50,6 +50,19 @@ class Grip:
     renewed_us: int = 0
 
 
+@dataclass(slots=True)
+class Turns:
+    """Whose turn it was since this client has seen a resource free."""
+
+    what: object
+    """The resource, as it came free, and who was the first then."""
+    since_ns: int
+    most_ns: int
+    """For so long the turns go on before somebody else has to be called: nobody misses one that it didn't hear of."""
+    called: str = ""
+    """Who was called last, by this client."""
+
+
 class Memory:
     """What one store remembers. Safe for threads, as each step is one step of a dict."""
 
@@ -68,7 +81,7 @@ class Memory:
         """Waiters, and the etcd leases of their places in the queue."""
         self.free: dict[str, int] = {}
         """Resources that were given back here, and the revision in which that was."""
-        self._seen_free: dict[str, tuple[object, int]] = {}
+        self._turns: dict[str, Turns] = {}
         self._ends: dict[int, int] = {}
 
     def hold(self, key: Key, grip: Grip) -> None:
@@ -104,22 +117,34 @@ class Memory:
         return max(0, own.left_ns(self._clock.now())) if own is not None else 0
 
     def free_for(self, snapshot: Snapshot) -> int:
-        """Return for how long this client has seen a resource free, and the same one first."""
+        """Return for how long this client has seen a resource free, and the same one first; as far as turns have begun."""
         if not snapshot.waits:
             return 0
         now = self._clock.now()
         first = snapshot.kept() or next(iter(snapshot.waiters()), None)
         what = (snapshot.modified, first.created if first else 0)
-        seen = self._seen_free.get(snapshot.resource)
-        if seen is None or seen[0] != what:
-            _make_room(self._seen_free)
-            seen = self._seen_free[snapshot.resource] = what, now
-        return now - seen[1]
+        turns = self._turns.get(snapshot.resource)
+        if turns is None or turns.what != what:
+            _make_room(self._turns)
+            # Who waits for the end of a lease that runs out knows when that is, as does who waits for a successor.
+            unheard = snapshot.kv is not None and snapshot.kept() is None
+            turns = self._turns[snapshot.resource] = Turns(what, now, RESERVATION_NS if unheard else 2**63)
+        return min(now - turns.since_ns, turns.most_ns)
 
-    def first_seen_free(self, resource: str) -> int:
-        """Return since when that is; the far future where it isn't."""
-        seen = self._seen_free.get(resource)
-        return seen[1] if seen is not None else 2**63
+    def calls(self, notice: Notice, now: int) -> bool:
+        """Whether it is for this client to call somebody. Of each turn it does so once, and then that turn begins."""
+        turns = self._turns.get(notice.resource)
+        if turns is None or notice.summons is not Summons.RESERVED:
+            return True
+        if turns.called == notice.lease_id:
+            return False
+        gone = min(now - turns.since_ns, turns.most_ns)
+        turns.called, turns.since_ns, turns.most_ns = (
+            notice.lease_id,
+            now - gone,
+            max(turns.most_ns, gone + RESERVATION_NS),
+        )
+        return True
 
     def ends(self, lease: int, left: tuple[int, int]) -> int:
         """Return when to come for what an etcd lease keeps, by all that was heard of its whole seconds so far."""

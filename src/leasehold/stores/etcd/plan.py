@@ -156,7 +156,7 @@ def turn_of(resource: str, first: KV) -> Notice:
 
 
 def notice_put(layout: Layout, notice: Notice, freed: int = 0) -> tuple[str, dict[str, Any], str | int]:
-    """Return the word to one client."""
+    """Return the word to one client. The resource came free in that revision; 0: in that of this very write."""
     value = {"summons": str(notice.summons), "resource": notice.resource, "id": notice.lease_id, "freed": freed}
     return layout.notice(notice.address) + notice.lease_id, value, NOTES
 
@@ -169,7 +169,10 @@ def plan(layout: Layout, table: Table, op: Op) -> Plan:
         making.lease(op, entry, table.loaded[resource])
         making.waits(op, entry, table.loaded[resource])
         making.turn(op, entry, table.loaded[resource])
-    made.puts += [notice_put(layout, notice) for notice in table.notices]
+    written = {key for key, _, _ in made.puts}
+    for notice in table.notices:
+        freed = 0 if layout.lease(notice.resource) in written else table.loaded[notice.resource].modified
+        made.puts.append(notice_put(layout, notice, freed))
     if not made:
         return made
     made.compare += [unchanged(layout.lease(s.resource), s.modified) for s in table.loaded.values()]

@@ -324,6 +324,11 @@ class Splitter:
         self._wanted = 4
         """With how many bytes there is more to say."""
 
+    @property
+    def held(self) -> int:
+        """How many bytes there are of a frame that isn't complete."""
+        return len(self._buffer)
+
     def feed(self, data: bytes) -> Iterator[Payload]:
         """Take bytes in, and return the payloads that are complete now."""
         if self._buffer:

@@ -196,7 +196,7 @@ def connect(address: PostgresAddress, timeout: float, clock: Clock) -> Wire:
         try:
             wire = Wire(conninfo, share, clock)
         except TimeoutError:
-            last = StoreUnavailable(STORE, f"{address} can't be reached within {share:g} s")
+            last = StoreUnavailable(STORE, f"{address} can't be reached within {share:.3g} s")
             continue
         except psycopg.OperationalError as error:
             last = explain_connecting(str(error), address)

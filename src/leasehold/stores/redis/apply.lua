@@ -17,6 +17,7 @@
 local RESERVATION = 100000
 local WAITER_LIFE = 6000000
 local TOMBSTONE = 60000000
+local MOST_TOMBSTONES = 10000
 local TOKEN_LIMIT = 9007199254740992
 local KEEP = 60000000 -- how long the record of a free resource is kept
 local IN_TAIL = {
@@ -180,16 +181,31 @@ local function tidy(entry, keep_waiting)
     if not waiting then
         return
     end
-    local queue, tombstones = live(waiting), {}
+    waiting.queue = live(waiting)
     for id, till in pairs(waiting.tombstones) do
-        if till > now then
-            tombstones[id] = till
+        if till <= now then
+            waiting.tombstones[id] = nil
         end
     end
-    waiting.queue, waiting.tombstones = queue, tombstones
-    if not (keep_waiting or #queue > 0 or next(tombstones) or waiting.reservation) then
+    if not (keep_waiting or #waiting.queue > 0 or next(waiting.tombstones) or waiting.reservation) then
         entry.waiting = nil
     end
+end
+
+-- Never grant this id; with too many of these, the first one is forgotten.
+local function bury(tombstones, id)
+    tombstones[id] = nil
+    local others, first = 0, nil
+    for other, till in pairs(tombstones) do
+        others = others + 1
+        if not first or till < tombstones[first] then
+            first = other
+        end
+    end
+    if others >= MOST_TOMBSTONES then
+        tombstones[first] = nil
+    end
+    tombstones[id] = now + TOMBSTONE
 end
 
 local function call(entry, waiter)
@@ -692,7 +708,7 @@ local function release(entry, id, abandon, to)
     if abandon then
         -- Whatever has become of the id so far: a copy of the request that asked for it may still be on its way.
         entry.waiting = entry.waiting or new_waiting()
-        entry.waiting.tombstones[id] = now + TOMBSTONE
+        bury(entry.waiting.tombstones, id)
         tidy(entry, false)
     end
     if entry.id == id and now < expiry then

@@ -132,11 +132,11 @@ class RedisSubscription:
         if not wire.pending(0) and (self._clock.now() - self._asked_ns) / SECOND >= ASK_EVERY:
             if not self._answered:
                 raise TimeoutError
-            wire.send(self._where.question)
+            wire.send(self._where.question, Limit(self._clock, ASK_EVERY))
             self._asked_ns, self._answered = self._clock.now(), False
         self._rung = not wire.pending(0) and self._doorbell.wait(min(left, ASK_EVERY))
         while wire.pending(0):
-            self._take(wire.receive(), wire)
+            self._take(wire.receive(Limit(self._clock, ASK_EVERY)), wire)
 
     def _take(self, answer: Any, wire: Wire) -> None:
         if not isinstance(answer, PushNotification):

@@ -29,24 +29,44 @@ AT_ONCE: Final = 16384
 """Bytes that the kernel takes at once, whatever the server does: it has nothing else of ours to keep."""
 
 
-class InTime:
-    """Lets redis-py log in within one limit, where it has one for each answer."""
+class Plain(redis.Connection):
+    """Connects and logs in within one limit, where redis-py has one for each address of a name, and for each answer."""
 
     limit: Limit
     _sock: Any
 
+    def _connect(self) -> socket.socket:
+        name = self.host
+        found = socket.getaddrinfo(name, self.port, type=socket.SOCK_STREAM)
+        try:
+            for count, (*_, address) in zip(range(len(found), 0, -1), found, strict=True):
+                self.host = str(address[0])
+                self.socket_connect_timeout = self.limit.share(
+                    count
+                ).seconds  # one that is silent leaves time for others
+                try:
+                    connected: socket.socket = super()._connect()  # type: ignore[no-untyped-call]
+                except OSError:
+                    if count == 1:
+                        raise
+                else:
+                    break
+        finally:
+            self.host = name
+        return connected
+
     def read_response(self, *how: Any, **more: Any) -> Any:
         """Wait for an answer, but not longer than is left."""
         self._sock.settimeout(self.limit.left())
-        return super().read_response(*how, **more)  # type: ignore[misc]
+        return super().read_response(*how, **more)
 
 
-class Plain(InTime, redis.Connection):
-    """A connection as it is."""
+class Encrypted(redis.SSLConnection, Plain):
+    """The same with TLS."""
 
-
-class Encrypted(InTime, redis.SSLConnection):
-    """A connection with TLS."""
+    def _wrap_socket_with_ssl(self, sock: socket.socket) -> Any:
+        sock.settimeout(self.limit.left())
+        return super()._wrap_socket_with_ssl(sock)  # type: ignore[no-untyped-call]
 
 
 class Wire:
@@ -119,19 +139,19 @@ class Wire:
                 return answer
         return self.receive(limit)
 
-    def send(self, request: bytes) -> None:
+    def send(self, request: bytes, limit: Limit) -> None:
         """Send without waiting for an answer."""
+        self._limit(limit.left())
         try:
             self.socket.sendall(request)
         except BlockingIOError:
             raise TimeoutError from None
 
-    def receive(self, limit: Limit | None = None) -> Any:
+    def receive(self, limit: Limit) -> Any:
         """Return the next answer."""
         reader = self._reader
         while (answer := reader.gets()) is False:
-            if limit is not None:
-                self._limit(limit.left())
+            self._limit(limit.left())
             try:
                 data = self.socket.recv(RECEIVE)
             except BlockingIOError:
@@ -158,6 +178,8 @@ class Wire:
 
     def _limit(self, timeout: float) -> None:
         """Let no sending or receiving take longer. The kernel's own limit saves a system call each time; not with TLS."""
+        if timeout == self._timeout:
+            return
         self._timeout = timeout
         if self._in_kernel:
             whole = int(timeout)

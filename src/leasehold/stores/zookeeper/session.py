@@ -93,6 +93,10 @@ class Session:
         self._closed = False
         self._last_id = 0
         self._silent_since: int | None = None
+        self._words = ""
+        logger = logging.Logger(_log.name, _log.level)  # noqa: LOG001 - one for each session, for its last words
+        logger.parent = _log
+        logger.addFilter(self._is_news)
         self.timeout_ms = timeout_ms
         self.ready_id = 0
         """The session for which all is prepared."""
@@ -101,7 +105,7 @@ class Session:
             hosts=address.hosts,
             timeout=timeout_ms / 1000,
             connection_retry=RECONNECT,
-            logger=_log,
+            logger=logger,
             **address.settings,
         )
         self._client.add_listener(self._changed)
@@ -132,7 +136,8 @@ class Session:
         if client.refused:
             raise ConfigError(f"ZooKeeper at {self._address} refuses the user name or password")
         if not client.connected:
-            raise StoreUnavailable("zookeeper", f"{self._address}: no connection within {seconds:.3g} s")
+            why = f": {self._words}" if self._words else ""
+            raise StoreUnavailable("zookeeper", f"{self._address}: no connection within {seconds:.3g} s{why}")
 
     def call(self, request: Any) -> Any:
         """Send it behind those before it; the answer comes into what is returned."""
@@ -201,6 +206,11 @@ class Session:
             if end is not None:
                 with contextlib.suppress(OSError):
                     end.close()
+
+    def _is_news(self, record: logging.LogRecord) -> bool:
+        """Whether kazoo says something new. What it says before the first connection is in the error that follows."""
+        words, self._words = self._words, record.getMessage()
+        return record.levelno > logging.WARNING or (self._last_id != 0 and self._words != words)
 
     def _changed(self, state: str) -> None:
         """On kazoo's thread: tell what has become of it."""

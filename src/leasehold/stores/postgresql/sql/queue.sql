@@ -46,6 +46,25 @@ BEGIN
     RETURN e;
 END $$;
 
+-- Never grant this id; with too many of these, the first one is forgotten.
+CREATE OR REPLACE FUNCTION bury(e entries, id text, until_then bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    others bigint;
+    first text;
+BEGIN
+    SELECT count(*) INTO others FROM tombstones t
+     WHERE t.namespace = e.namespace AND t.resource = e.resource AND t.lease_id <> id;
+    IF others >= 10000 THEN
+        SELECT t.lease_id INTO first FROM tombstones t
+         WHERE t.namespace = e.namespace AND t.resource = e.resource AND t.lease_id <> id
+         ORDER BY t.kept_until LIMIT 1;
+        DELETE FROM tombstones t
+         WHERE t.namespace = e.namespace AND t.resource = e.resource AND t.lease_id = first;
+    END IF;
+    INSERT INTO tombstones VALUES (e.namespace, e.resource, id, until_then)
+        ON CONFLICT (namespace, resource, lease_id) DO UPDATE SET kept_until = excluded.kept_until;
+END $$;
+
 -- Where nobody has the free resource reserved, reserve it for the first live waiter.
 CREATE OR REPLACE FUNCTION call_next(e entries, now bigint) RETURNS entries LANGUAGE plpgsql AS $$
 DECLARE

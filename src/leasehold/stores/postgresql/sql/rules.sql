@@ -304,8 +304,7 @@ BEGIN
     expiry := CASE WHEN e.parent = '' THEN e.expiry ELSE holds_until(e) END;
     IF o.flag THEN
         -- Whatever has become of the id so far: a copy of the request that asked for it may still be on its way.
-        INSERT INTO tombstones AS t VALUES (e.namespace, e.resource, o.lease_id, now + 60000000)
-            ON CONFLICT (namespace, resource, lease_id) DO UPDATE SET kept_until = excluded.kept_until;
+        PERFORM bury(e, o.lease_id, now + 60000000);
         e.waiting := true;
         e := tidy(e, now);
     END IF;
