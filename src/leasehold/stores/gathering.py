@@ -76,7 +76,7 @@ class Gathering:
         if me.party is None and not self._has_turn(me):
             return self._silence(ops)
         if me.party is not None:
-            self._go(me.party)
+            self._go(me, me.party)
         return me.outcomes if me.outcomes is not None else self._silence(ops)
 
     def _has_turn(self, me: Caller) -> bool:
@@ -102,8 +102,9 @@ class Gathering:
         if me.party is not None:
             self._end(me.party)
 
-    def _go(self, party: list[Caller]) -> None:
+    def _go(self, me: Caller, party: list[Caller]) -> None:
         try:
+            self._gather(me, party)
             ops = [op for caller in party for op in caller.ops]
             outcomes = iter(self._carry_out(ops, min(caller.give_up for caller in party)))
             for caller in party:
@@ -111,36 +112,39 @@ class Gathering:
         finally:
             self._end(party)
 
+    def _gather(self, me: Caller, party: list[Caller]) -> None:
+        """Take those along who wait, and have nothing to do with one another."""
+        with self._lock:
+            if not self._waiting:
+                return
+            names = {op.resource for op in me.ops}
+            count = len(me.ops)
+            now = self._clock.now()
+            others: list[Caller] = []
+            for caller in self._waiting:
+                wanted = [op.resource for op in caller.ops]
+                fits = count + len(wanted) <= MOST_OPS and names.isdisjoint(wanted)
+                if caller.give_up <= now or not fits:
+                    others.append(caller)
+                    continue
+                party.append(caller)
+                names.update(wanted)
+                count += len(wanted)
+            self._waiting = others
+
     def _end(self, party: list[Caller]) -> None:
-        """Let those go that were taken along, and then the next ones: all that have nothing to do with one another."""
+        """Let those go that were taken along, and then the next one, who takes along whoever has come until it runs."""
         for caller in party[1:]:
             caller.call()
         with self._lock:
-            chosen = self._next_party()
-            if not chosen:
+            now = self._clock.now()
+            chosen = next((caller for caller in self._waiting if caller.give_up > now), None)
+            if chosen is None:
                 self._under_way -= 1
                 return
-            chosen[0].party = chosen
-        chosen[0].call()
-
-    def _next_party(self) -> list[Caller]:
-        """Choose those who go next, out of those who wait."""
-        party: list[Caller] = []
-        others: list[Caller] = []
-        names: set[str] = set()
-        count = 0
-        now = self._clock.now()
-        for caller in self._waiting:
-            wanted = [op.resource for op in caller.ops]
-            fits = not party or (count + len(wanted) <= MOST_OPS and names.isdisjoint(wanted))
-            if caller.give_up <= now or not fits:
-                others.append(caller)
-                continue
-            party.append(caller)
-            names.update(wanted)
-            count += len(wanted)
-        self._waiting = others
-        return party
+            self._waiting.remove(chosen)
+            chosen.party = [chosen]
+        chosen.call()
 
     def _silence(self, ops: Sequence[Op]) -> list[Outcome]:
         return [Unknown(StoreUnavailable(self._store, "others' requests took all the time"))] * len(ops)

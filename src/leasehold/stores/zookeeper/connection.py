@@ -100,9 +100,10 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
 
     def _send_request(self, _read_timeout: float, connect_timeout: float) -> None:
         """Send all that waits. Whatever is lost on the way is answered with the loss of the connection."""
-        self._write_sock.rings = False  # before looking: whoever comes later wakes us again
         with contextlib.suppress(OSError):
             self._read_sock.recv(RECEIVE)
+        # Between the two: the alarm that was heard is over, and whoever finds nobody awake from here on rings again.
+        self._write_sock.rings = False
         waiting, pending = self.client._queue, self.client._pending
         while waiting:
             out: list[bytes] = []
