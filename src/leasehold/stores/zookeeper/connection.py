@@ -1,8 +1,8 @@
 """Kazoo's connection, with as few system calls and threads on the way as may be.
 
 Kazoo writes each request by itself, reads each answer in two pieces, waits before every piece, and hands what a watch
-says to another thread. Here all requests that wait go out at once, all answers that have come are read at once, and a
-watch is called where it is read: ours only put something into a queue.
+says to another thread. Here a request goes out on the thread of whoever asks; where several wait they go out at once;
+all answers that have come are read at once; and a watch is called where it is read: ours only fill a queue.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import select
 import ssl
+import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
@@ -84,6 +85,10 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
         self._answers: deque[bytes] = deque()
+        self._sending = threading.Lock()
+        """Held by whoever sends, so that requests are answered in the order in which they are remembered."""
+        self._unsent = b""
+        self._is_open = False
 
     def start(self) -> None:
         """Begin, with a thread of its own."""
@@ -91,11 +96,42 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
         if not isinstance(self._write_sock, Alarm):
             self._write_sock = Alarm(self._write_sock)
 
+    def send_now(self, request: Any, answer: Any) -> bool:
+        """Send it on the caller's own thread. False: it has to queue up, behind others or until there is a connection."""
+        if not self._sending.acquire(blocking=False):
+            return False
+        try:
+            if not self._is_open or self.client._queue or self._unsent:
+                return False
+            message = self._message(request, answer)
+            sent = 0
+            with contextlib.suppress(OSError):  # then its thread finds out what is wrong
+                sent = self._socket.send(message)
+            if sent < len(message):
+                self._unsent = message[sent:]
+                self._write_sock.send(b"\0")
+            return True
+        finally:
+            self._sending.release()
+
+    def shut(self) -> None:
+        """Let nobody send anything: before those who wait for answers are told that there will be none."""
+        with self._sending:
+            self._is_open = False
+
+    def _message(self, request: Any, answer: Any) -> bytes:
+        """Return the request as it is sent, and expect the answer."""
+        self._xid = self._xid % LAST_XID + 1
+        body = request.serialize()
+        self.client._pending.append((request, answer, self._xid))
+        return b"".join((int_struct.pack(len(body) + 8), int_int_struct.pack(self._xid, request.type), body))
+
     def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
-        self._received = b""
+        self._received = self._unsent = b""
         self._answers.clear()
         read_timeout, connect_timeout = super()._connect(host, hostip, port)
         self.negotiated_ms = round(read_timeout * 3 / 2)
+        self._is_open = not isinstance(self._socket, ssl.SSLSocket)  # which can't be read and written at once
         return read_timeout, connect_timeout
 
     def _send_request(self, _read_timeout: float, connect_timeout: float) -> None:
@@ -104,18 +140,20 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
             self._read_sock.recv(RECEIVE)
         # Between the two: the alarm that was heard is over, and whoever finds nobody awake from here on rings again.
         self._write_sock.rings = False
-        waiting, pending = self.client._queue, self.client._pending
-        while waiting:
-            out: list[bytes] = []
-            size = 0
-            while waiting and size < MOST_BYTES:
-                request, answer = waiting.popleft()
-                self._xid = self._xid % LAST_XID + 1
-                body = request.serialize()
-                out += (int_struct.pack(len(body) + 8), int_int_struct.pack(self._xid, request.type), body)
-                size += len(body)
-                pending.append((request, answer, self._xid))
-            self._write(b"".join(out), connect_timeout)
+        waiting = self.client._queue
+        with self._sending:
+            while waiting or self._unsent:
+                out, self._unsent = [self._unsent], b""
+                size = 0
+                while waiting and size < MOST_BYTES:
+                    out.append(self._message(*waiting.popleft()))
+                    size += len(out[-1])
+                self._write(b"".join(out), connect_timeout)
+
+    def _send_ping(self, connect_timeout: float) -> None:
+        with self._sending:
+            if not self._unsent:  # else that is the sign of life
+                super()._send_ping(connect_timeout)
 
     def _read_socket(self, read_timeout: float) -> Any:
         """Take in all answers that have come."""

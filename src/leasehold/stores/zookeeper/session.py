@@ -46,6 +46,8 @@ class _Client(KazooClient):  # type: ignore[misc]
     def _session_callback(self, state: str) -> None:
         if state == KeeperState.AUTH_FAILED:
             self.refused = True
+        if state not in (KeeperState.CONNECTED, KeeperState.CONNECTED_RO):
+            self._connection.shut()
         super()._session_callback(state)
 
 
@@ -104,8 +106,10 @@ class Session:
 
     def call(self, request: Any) -> Any:
         """Send it behind those before it; the answer comes into what is returned."""
-        answer = self._client.handler.async_result()
-        self._client._call(request, answer)
+        client = self._client
+        answer = client.handler.async_result()
+        if not client._connection.send_now(request, answer):
+            client._call(request, answer)
         return answer
 
     def multi(self, *operations: Any) -> Any:
