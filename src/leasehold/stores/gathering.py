@@ -1,12 +1,13 @@
 """Makes one transaction of what several threads ask at the same time, where each costs an entry in a log that is synced.
 
 A few callers are under way at once; whoever comes meanwhile waits, and the first of those then takes all along that
-have come. Nobody waits for more to come, so a single caller loses nothing.
+have come. Nobody waits for time to pass until more come, so a single caller loses nothing.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from typing import TYPE_CHECKING, Final
 
 from leasehold.core.clock import SECOND
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 LANES: Final = 2
 """How many transactions are under way at once."""
 MOST_OPS: Final = 100
+MOST_YIELDS: Final = 8
 
 
 class Caller:
@@ -61,6 +63,8 @@ class Gathering:
         self._lock = threading.Lock()
         self._waiting: list[Caller] = []
         self._under_way = 0
+        self._crowd = 0
+        """How many went together the last time."""
 
     def apply(self, ops: Sequence[Op], give_up: int) -> list[Outcome]:
         """Carry the operations out, with others' or by themselves. Renewals never wait for anybody."""
@@ -104,6 +108,7 @@ class Gathering:
 
     def _go(self, me: Caller, party: list[Caller]) -> None:
         try:
+            self._let_come()
             self._gather(me, party)
             ops = [op for caller in party for op in caller.ops]
             outcomes = iter(self._carry_out(ops, min(caller.give_up for caller in party)))
@@ -112,9 +117,19 @@ class Gathering:
         finally:
             self._end(party)
 
+    def _let_come(self) -> None:
+        """Where several asked a moment ago, let those run that can: who was just answered is about to ask again."""
+        if self._crowd > 1:
+            for _ in range(MOST_YIELDS):
+                waiting = len(self._waiting)
+                time.sleep(0)
+                if len(self._waiting) <= waiting:
+                    return
+
     def _gather(self, me: Caller, party: list[Caller]) -> None:
         """Take those along who wait, and have nothing to do with one another."""
         with self._lock:
+            self._crowd = 1
             if not self._waiting:
                 return
             names = {op.resource for op in me.ops}
@@ -131,6 +146,7 @@ class Gathering:
                 names.update(wanted)
                 count += len(wanted)
             self._waiting = others
+            self._crowd = len(party)
 
     def _end(self, party: list[Caller]) -> None:
         """Let those go that were taken along, and then the next one, who takes along whoever has come until it runs."""
