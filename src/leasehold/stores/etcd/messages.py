@@ -39,8 +39,8 @@ def _long(value: int) -> bytes:
     return bytes(out)
 
 
-_NUMBERS: Final = [varint(field << 3) for field in range(65)]
-_INSIDES: Final = [varint(field << 3 | 2) for field in range(65)]
+_NUMBERS: Final = [varint(field << 3) for field in range(128)]
+_INSIDES: Final = [varint(field << 3 | 2) for field in range(128)]
 
 
 def number(field: int, value: int) -> bytes:
