@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import socket
 import threading
 from functools import partial
 from typing import TYPE_CHECKING
@@ -22,6 +24,7 @@ from tests.servers.zookeeper import ZooKeeperServer, zookeeper_server
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from leasehold.core.ops import Outcome
     from leasehold.stores.zookeeper import ZooKeeperStore
     from tests.stores.zookeeper.tree import Tree
 
@@ -60,6 +63,7 @@ def test_the_longest_ttl_is_what_the_servers_keep_a_session_for_less_a_tick(ordi
 
 def test_a_ttl_shorter_than_any_session_is_kept_by_the_client(ordinary: ZooKeeperServer) -> None:
     one, other = open_store(ordinary.url, SYSTEM), open_store(ordinary.url, SYSTEM)
+    taken(other, "warm", 0.2)  # to connect takes longer, on a busy machine
     start = SYSTEM.now()
     assert taken(one, "short", 0.2).ttl_ns <= ns(0.2)
     assert isinstance(take(other, "short", 0.2), Held)
@@ -213,3 +217,20 @@ def test_what_rides_on_a_lease_is_held_towards_other_clients_too(opened: Callabl
     taken(here, "part", 0, parent=("top", token))
     assert isinstance(take(there, "part", 10), Held)
     assert isinstance(take(there, "part", 10, queue=True), Held)
+
+
+def test_requests_larger_than_the_buffers_on_the_way_arrive_whole(store: ZooKeeperStore) -> None:
+    """Sent by several threads at once, so that some find one half sent, and queue up behind it."""
+    connection = store._desk.session_for(ns(30), PATIENCE)._client._connection
+    connection._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    texts = [json.dumps({"text": f"{n % 10}" * 50_000}) for n in range(80)]
+
+    def take_some(numbers: range) -> list[Outcome]:
+        ops = [Acquire(f"r/{n}", new_id(), "me", ns(30), metadata=texts[n]) for n in numbers]
+        return store.apply(ops, timeout=60)
+
+    threads = [Thread(lambda n=n: take_some(range(n, 80, 4))) for n in range(4)]  # type: ignore[misc]
+    assert all(isinstance(outcome, Granted) for thread in threads for outcome in thread.result(60))
+    for n, record in enumerate(store.read([f"r/{n}" for n in range(80)], timeout=60)):
+        assert record is not None
+        assert record.metadata == json.loads(texts[n])

@@ -108,6 +108,13 @@ class Layout:
 EQUAL, GREATER, LESS = 0, 1, 2
 CREATED, MODIFIED = 1, 2
 ASCENDING, BY_CREATION = 1, 2
+_IS_MODIFIED = number(1, EQUAL) + number(2, MODIFIED)
+_AT_REVISION = varint(6 << 3)
+_OLDEST_FIRST = number(5, ASCENDING) + number(6, BY_CREATION)
+
+
+_text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+"""Made once: `json.dumps` makes an encoder for each value."""
 
 
 def past(prefix: bytes) -> bytes:
@@ -117,8 +124,7 @@ def past(prefix: bytes) -> bytes:
 
 def put(key: str, value: dict[str, Any] | int, lease: int = 0) -> bytes:
     """Write a key."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return inside(2, inside(1, key.encode()) + inside(2, text.encode()) + number(3, lease))
+    return inside(2, inside(1, key.encode()) + inside(2, _text(value).encode()) + number(3, lease))
 
 
 def get(key: str) -> bytes:
@@ -129,8 +135,7 @@ def get(key: str) -> bytes:
 def get_all(prefix: str, limit: int = 0) -> bytes:
     """Read the keys that start so, the oldest first."""
     start = prefix.encode()
-    what = inside(1, start) + inside(2, past(start)) + number(3, limit)
-    return inside(1, what + number(5, ASCENDING) + number(6, BY_CREATION))
+    return inside(1, inside(1, start) + inside(2, past(start)) + number(3, limit) + _OLDEST_FIRST)
 
 
 def delete(key: str) -> bytes:
@@ -140,7 +145,7 @@ def delete(key: str) -> bytes:
 
 def unchanged(key: str, modified: int) -> bytes:
     """Demand that this was its last write; 0: that there is no such key."""
-    return number(1, EQUAL) + number(2, MODIFIED) + inside(3, key.encode()) + varint(6 << 3) + varint(modified)
+    return _IS_MODIFIED + inside(3, key.encode()) + _AT_REVISION + varint(modified)
 
 
 def exists(key: str) -> bytes:

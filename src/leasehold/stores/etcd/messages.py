@@ -6,6 +6,7 @@ apart into dicts, in which what isn't there has its usual value (0, nothing) by 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Final
 
 Schema = dict[int, tuple[str, Any]]
@@ -21,6 +22,14 @@ def varint(value: int) -> bytes:
     """Return a number as protobuf writes it."""
     if 0 <= value < 128:
         return _SMALL[value]
+    if 0 < value < 16384:
+        return bytes((value & 127 | 128, value >> 7))
+    return _long(value)
+
+
+@lru_cache(maxsize=4096)
+def _long(value: int) -> bytes:
+    """Return a large one; the numbers of etcd leases come again and again."""
     value &= 2**64 - 1
     out = bytearray()
     while value > 127:
@@ -30,15 +39,19 @@ def varint(value: int) -> bytes:
     return bytes(out)
 
 
+_NUMBERS: Final = [varint(field << 3) for field in range(128)]
+_INSIDES: Final = [varint(field << 3 | 2) for field in range(128)]
+
+
 def number(field: int, value: int) -> bytes:
     """Return a field with a number; nothing for 0."""
-    return varint(field << 3) + varint(value) if value else b""
+    return _NUMBERS[field] + varint(value) if value else b""
 
 
 def inside(field: int, value: bytes) -> bytes:
     """Return a field with bytes, a text or another message."""
     size = len(value)
-    return varint(field << 3 | 2) + (_SMALL[size] if size < 128 else varint(size)) + value
+    return _INSIDES[field] + (_SMALL[size] if size < 128 else varint(size)) + value
 
 
 # --- answers --------------------------------------------------------------------------------------------------------
@@ -52,8 +65,11 @@ KEY_VALUE: Final[Schema] = {
     6: ("lease", int),
 }
 RANGE: Final[Schema] = {1: ("header", HEADER), 2: ("kvs", [KEY_VALUE])}
-TRANSACTION: Final[Schema] = {1: ("header", HEADER), 2: ("succeeded", bool)}
-TRANSACTION[3] = ("responses", [{1: ("range", RANGE), 4: ("transaction", TRANSACTION)}])
+WITHIN: Final[Schema] = {2: ("succeeded", bool)}
+"""A transaction in another one, whose header says the same; a batch has a hundred of them."""
+RESPONSE: Final[Schema] = {1: ("range", {2: RANGE[2]}), 4: ("transaction", WITHIN)}
+WITHIN[3] = ("responses", [RESPONSE])
+TRANSACTION: Final[Schema] = {1: ("header", HEADER), **WITHIN}
 LEASE: Final[Schema] = {1: ("header", HEADER), 2: ("id", int), 3: ("ttl", int), 4: ("granted", int)}
 NOTHING: Final[Schema] = {}
 LOGIN: Final[Schema] = {2: ("token", bytes)}
@@ -73,9 +89,14 @@ def decode(schema: Schema, data: bytes) -> dict[str, Any]:
     found: dict[str, Any] = {}
     at, end = 0, len(data)
     while at < end:
-        key, at = _varint(data, at)
-        value: Any
-        value, at = _varint(data, at)
+        key = data[at]
+        at += 1
+        if key > 127:
+            key, at = _varint(data, at - 1)
+        value: Any = data[at]
+        at += 1
+        if value > 127:
+            value, at = _varint(data, at - 1)
         if key & 7 == 2:
             value, at = data[at : at + value], at + value
         elif key & 7:
@@ -84,12 +105,12 @@ def decode(schema: Schema, data: bytes) -> dict[str, Any]:
         if named is None:
             continue
         name, kind = named
-        if isinstance(kind, list):
-            found.setdefault(name, []).append(decode(kind[0], value))
-        elif isinstance(kind, dict):
-            found[name] = decode(kind, value)
-        elif kind is int:
+        if kind is int:
             found[name] = value if value < 2**63 else value - 2**64
+        elif type(kind) is list:
+            found.setdefault(name, []).append(decode(kind[0], value))
+        elif type(kind) is dict:
+            found[name] = decode(kind, value)
         else:
             found[name] = kind(value)
     return found

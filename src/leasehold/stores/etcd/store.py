@@ -19,12 +19,12 @@ from leasehold.errors import LeaseholdError
 from leasehold.stores.base import Capability, Guarantees
 from leasehold.stores.etcd.address import EtcdAddress
 from leasehold.stores.etcd.engine import Engine
-from leasehold.stores.etcd.gathering import Gathering
 from leasehold.stores.etcd.layout import Layout
 from leasehold.stores.etcd.leases import Leases
 from leasehold.stores.etcd.memory import Memory
 from leasehold.stores.etcd.reading import Reading
 from leasehold.stores.etcd.subscription import EtcdSubscription
+from leasehold.stores.gathering import Gathering
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -76,7 +76,7 @@ class EtcdStore:
         self._leases = Leases(self._members, clock)
         self._memory = Memory(self._leases, clock)
         self._engine = Engine(self._members, self._leases, self._layout, self._memory, clock)
-        self._gathering = Gathering(self._engine.apply, clock)
+        self._gathering = Gathering("etcd", self._engine.apply, clock)
         self._reading = Reading(self._members, self._leases, self._layout, clock)
         _all.add(self)
 

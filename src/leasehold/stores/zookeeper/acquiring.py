@@ -39,7 +39,7 @@ from leasehold.stores.zookeeper.wire import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Sequence
 
     from leasehold.core.ops import Acquire, AcquireOutcome
     from leasehold.stores.zookeeper.desk import Desk
@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 
 MOST_PATIENCE = 1000
 """Resources of which it is remembered since when they are free: those whose first waiters don't come."""
+SMALL = 1000
+"""The length of metadata up to which a hundred grants fit into one transaction."""
 
 
 def acquire(desk: Desk, op: Acquire, start: int, seconds: float) -> Generator[list[Any], list[Any], AcquireOutcome]:
@@ -57,6 +59,48 @@ def acquire(desk: Desk, op: Acquire, start: int, seconds: float) -> Generator[li
     # Whatever became of earlier requests for this id is known now. A grant that was found again must not be given back.
     desk.doubts.pop(op.lease_id, None)
     return outcome
+
+
+def is_plain(desk: Desk, op: Acquire) -> bool:
+    """Whether it is likely to take nothing but one transaction, which it may share with others."""
+    known = op.resource in desk.wanted or op.lease_id in desk.bells.waiters
+    return not known and op.parent is None and len(op.metadata) <= SMALL
+
+
+def acquire_all(
+    desk: Desk, ops: Sequence[Acquire], start: int, seconds: float
+) -> Generator[list[Any], list[Any], list[AcquireOutcome | None]]:
+    """Take what is free in one transaction, for one session; None for each that is to be tried by itself.
+
+    All of them have the same token, its zxid, each for its own resource.
+    """
+    acquisitions = [Acquisition(desk, op, start, seconds) for op in ops]
+    session = desk.session_for(ops[0].ttl_ns + ops[0].lock_delay_ns, seconds)
+    assert desk.root is not None
+    root = desk.root
+    beat = desk.beat(session)
+    taking: list[Any] = []
+    for one in acquisitions:
+        one.session = session
+        taking += (*one.taking(root.offset), *one.where_nobody_waits())
+        desk.doubts[one.op.lease_id] = one.op
+    results, failure = yield from desk.commit(session, (beat,), *taking, root=root)
+    if failure is not None:
+        if failure.path == beat.path:
+            raise SessionExpiredError
+        for one in acquisitions:
+            if failure.path in (desk.layout.lease(one.op.resource), desk.layout.queue(one.op.resource)):
+                desk.want(one.op.resource)
+        return [None] * len(ops)
+    outcomes: list[AcquireOutcome | None] = [one.granted(results[0], root.offset) for one in acquisitions]
+    answers = [*zip(acquisitions, outcomes, strict=True)]
+    too_low = [deletion(desk, one.op.resource, one.mark, 0) for one, outcome in answers if outcome is None]
+    if too_low:
+        yield [session.multi(*undoing) for undoing in too_low]
+    for one, outcome in answers:
+        if outcome is not None:
+            desk.doubts.pop(one.op.lease_id, None)
+    return outcomes
 
 
 class Acquisition:
@@ -72,6 +116,8 @@ class Acquisition:
         self.above: family.Above | None = None
         self.inherited = ""
         """What the holder before has left for this one."""
+        self.node: dict[str, Any] = {}
+        """What the lease's node says, once that was sent."""
 
     def run(self) -> Steps:
         """Take it, or say who has it."""
@@ -95,7 +141,9 @@ class Acquisition:
         else:
             outcome, reader, fresh = None, desk.main(self.seconds), False
         if outcome is not None:
+            desk.wanted.pop(op.resource, None)
             return outcome
+        desk.want(op.resource)
         while True:
             sight = yield from look(desk, reader, op.resource, self.mark, fresh=fresh)
             outcome, wrote = yield from self._decide(sight, reader)
@@ -107,12 +155,9 @@ class Acquisition:
     # --- the quick way --------------------------------------------------------------------------------------------
 
     def _quick(self) -> Steps:
-        """Take what is free, and has no queue: a node that can be made and deleted again was not there."""
-        queue = self.desk.layout.queue(self.op.resource)
+        """Take what is free, and has no queue."""
         while True:
-            outcome, failure = yield from self._grant(
-                (), (Create(queue, b"", self.desk.acl, 0), Delete(queue, ANY_VERSION))
-            )
+            outcome, failure = yield from self._grant((), self.where_nobody_waits())
             if outcome is not None or failure.path != self.desk.layout.root:
                 return outcome
 
@@ -187,16 +232,13 @@ class Acquisition:
             return Lost(Loss.EXPIRED)
         # The answer to the request that got it was lost. It counts from a write of its session that is answered.
         same = CheckVersion(desk.layout.id(self.mark), sight.identity.version)
-        _, failure = yield from desk.commit(self.session, (self._beat(),), same)
+        _, failure = yield from desk.commit(self.session, (desk.beat(self.session),), same)
         if failure is not None:
             return None
-        holding = self._holding(lease.node, lease.stat.ephemeralOwner, lease.token)
+        self.node = lease.node
+        holding = self._holding(lease.stat.ephemeralOwner, lease.token)
         holding.version = sight.identity.version
         return Granted(holding.token, holding.until_ns() - self.start, lease.node.get("inherited", ""))
-
-    def _beat(self) -> Any:
-        """Return the write that keeps the session."""
-        return SetData(self.desk.layout.session(self.session.ready_id), b"", ANY_VERSION)
 
     def _ahead(self, sight: Sight, *, free: bool = False) -> list[str]:
         """Return who comes before us. What is free is for those in the queue."""
@@ -218,9 +260,9 @@ class Acquisition:
 
     def _queue_behind(self, sight: Sight) -> tuple[Any, ...]:
         """Return the operations that take us out of the queue, and the queue away if nobody else is in it."""
-        queue = self.desk.layout.queue(self.op.resource)
         if sight.queue_version is None:
-            return Create(queue, b"", self.desk.acl, 0), Delete(queue, ANY_VERSION)
+            return self.where_nobody_waits()
+        queue = self.desk.layout.queue(self.op.resource)
         own = [name for name in sight.waiters if name.startswith(self.mark)]
         ops = [Delete(f"{queue}/{name}", ANY_VERSION) for name in own]
         if len(own) == len(sight.waiters):
@@ -229,24 +271,46 @@ class Acquisition:
 
     # --- granting -------------------------------------------------------------------------------------------------
 
+    def taking(self, offset: int) -> tuple[Any, ...]:
+        """Return the operations that make the lease, and tell of it."""
+        desk, op = self.desk, self.op
+        self.node = self._node(offset)
+        return (
+            Create(desk.layout.id(self.mark), b"", desk.acl, EPHEMERAL),
+            Create(desk.layout.lease(op.resource), json.dumps(self.node).encode(), desk.acl, EPHEMERAL),
+            Event(EventKind.GRANTED, op.resource, 0, op.holder, self.node["granted"], op.ttl_ns),
+        )
+
+    def where_nobody_waits(self) -> tuple[Any, ...]:
+        """Return the operations that fail if there is a queue: what can be made and deleted again was not there."""
+        queue = self.desk.layout.queue(self.op.resource)
+        return Create(queue, b"", self.desk.acl, 0), Delete(queue, ANY_VERSION)
+
+    def granted(self, beat: Any, offset: int) -> Granted | None:
+        """Enter the grant that was made together with a write to the session's node; None if its token is too low."""
+        desk, op = self.desk, self.op
+        token = beat.mzxid + offset  # all that a transaction makes has its zxid
+        if token <= op.seen_token or token >= TOKEN_LIMIT:
+            return None
+        if op.lease_id in desk.bells.waiters:
+            desk.bells.leave(desk.main(self.seconds), op.lease_id)
+        holding = self._holding(beat.ephemeralOwner, token)
+        return Granted(token, holding.until_ns() - self.start, self.inherited)
+
     def _grant(self, before: tuple[Any, ...], after: tuple[Any, ...]) -> Steps:
         """Try to take it; return the outcome, or None and what stood in the way."""
         desk, op = self.desk, self.op
         assert desk.root is not None
         root = desk.root
-        node = self._node(root.offset)
-        event = Event(EventKind.GRANTED, op.resource, 0, op.holder, node["granted"], op.ttl_ns)
-        beat = self._beat()
+        beat = desk.beat(self.session)
         desk.doubts[op.lease_id] = op
         results, failure = yield from desk.commit(
             self.session,
             (beat,),
             *before,
-            Create(desk.layout.id(self.mark), b"", desk.acl, EPHEMERAL),
-            Create(desk.layout.lease(op.resource), json.dumps(node).encode(), desk.acl, EPHEMERAL),
+            *self.taking(root.offset),
             *after,
             *(self.above.operations(desk, op.resource) if self.above else ()),
-            event,
             root=root,
         )
         if failure is not None:
@@ -255,15 +319,11 @@ class Acquisition:
             if self.above and failure.path == self.above.path and failure.missing:
                 return Lost(Loss.EXPIRED), failure
             return None, failure
-        stat = results[0]
-        token = stat.mzxid + root.offset  # all that a transaction makes has its zxid
-        if token <= op.seen_token or token >= TOKEN_LIMIT:
-            yield from self._lift(token)
+        granted = self.granted(results[0], root.offset)
+        if granted is None:
+            yield from self._lift(results[0].mzxid + root.offset)
             return None, Failure(desk.layout.root, 0)
-        if op.lease_id in desk.bells.waiters:
-            desk.bells.leave(desk.main(self.seconds), op.lease_id)
-        holding = self._holding(node, stat.ephemeralOwner, token)
-        return Granted(token, holding.until_ns() - self.start, self.inherited), None
+        return granted, None
 
     def _lift(self, token: int) -> Steps:
         """Undo the grant: its token is not above what the asker has seen. Let the namespace's tokens begin higher."""
@@ -305,9 +365,9 @@ class Acquisition:
         node.update((name, value) for name, value in optional.items() if value)
         return node
 
-    def _holding(self, node: dict[str, Any], session_id: int, token: int) -> Holding:
+    def _holding(self, session_id: int, token: int) -> Holding:
         """Enter the grant into the ledger."""
-        desk, op = self.desk, self.op
+        desk, op, node = self.desk, self.op, self.node
         self.session.answered()
         trusted = desk.trusted_ns(self.session) - op.lock_delay_ns
         asked = op.ttl_ns or (self.above.ttl_ns if self.above else 0)

@@ -137,9 +137,9 @@ def _login(options: dict[str, str], username: str, password: str) -> dict[str, A
     }
 
 
-def _acl(text: str | None, *, known: bool) -> list[Any]:
+def _acl(text: str | None, *, known: bool) -> tuple[Any, ...]:
     if text not in (None, "open", "creator"):
         raise ConfigError("acl is open (everybody may do everything) or creator (only this user)")
     if text == "creator" and not known:
         raise ConfigError("acl=creator needs a user in the URL")
-    return list(CREATOR_ALL_ACL if text == "creator" or (text is None and known) else OPEN_ACL_UNSAFE)
+    return tuple(CREATOR_ALL_ACL if text == "creator" or (text is None and known) else OPEN_ACL_UNSAFE)

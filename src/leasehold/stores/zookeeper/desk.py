@@ -27,7 +27,7 @@ from leasehold.stores.zookeeper.reaper import Reaper
 from leasehold.stores.zookeeper.session import Session
 from leasehold.stores.zookeeper.timetable import Timetable
 from leasehold.stores.zookeeper.trouble import explain
-from leasehold.stores.zookeeper.wire import EPHEMERAL, CheckVersion, Create, GetData, Multi
+from leasehold.stores.zookeeper.wire import ANY_VERSION, EPHEMERAL, CheckVersion, Create, GetData, Multi, SetData
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -46,6 +46,8 @@ SETTLE_TIMEOUT: Final = 1.0
 PREPARE_TIMEOUT: Final = 2.0
 TIDY_NS: Final = 30 * SECOND
 """How often whoever writes events down looks whether somebody still watches."""
+MOST_WANTED: Final = 1000
+"""How many resources are remembered for not having been free."""
 IDLE_NS: Final = 60 * SECOND
 """How long a session without leases is kept."""
 
@@ -85,6 +87,8 @@ class Desk:
         """Subscriptions by their addresses: what to hand them."""
         self.patience: dict[str, tuple[str, int]] = {}
         """For free resources that have a queue: who is first there, and since when we know that."""
+        self.wanted: dict[str, None] = {}
+        """Resources that were not to be had at once, the last time."""
         self.doubts: dict[str, Acquire] = {}
         """Requests that may have got a lease which nobody has heard of."""
         self.root: Root | None = None
@@ -123,6 +127,16 @@ class Desk:
     @staticmethod
     def _timeout_ms(ttl_ns: int, allowed: Bounds) -> int:
         return -(-ttl_ns // MILLISECOND) + allowed.tick
+
+    def beat(self, session: Session) -> Any:
+        """Return the write that keeps a session; its answer has the transaction's zxid."""
+        return SetData(self.layout.session(session.ready_id), b"", ANY_VERSION)
+
+    def want(self, resource: str) -> None:
+        """Remember that others want the resource, too."""
+        if len(self.wanted) >= MOST_WANTED:
+            self.wanted.clear()
+        self.wanted[resource] = None
 
     def trusted_ns(self, session: Session) -> int:
         """Return for how long a write keeps a session, whatever becomes of the server that passed it on."""

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from functools import lru_cache
 from urllib.parse import quote, unquote
 
 FOLDERS = ("leases", "ids", "queue", "sessions", "clients", "children", "watchers", "events")
@@ -33,6 +34,7 @@ _MARK = 32
 """How long a hash is."""
 
 
+@lru_cache(maxsize=4096)
 def encode(resource: str) -> str:
     """Return the resource as the name of a node."""
     if _PLAIN.fullmatch(resource):

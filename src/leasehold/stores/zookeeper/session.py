@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import select
 import socket
 import threading
 from typing import TYPE_CHECKING, Any, Final
 
 from kazoo.client import KazooClient
-from kazoo.handlers.threading import SequentialThreadingHandler
-from kazoo.protocol.connection import ConnectionHandler
 from kazoo.protocol.serialization import CloseInstance
 from kazoo.protocol.states import KazooState, KeeperState
 
 from leasehold.core.clock import MILLISECOND, SECOND
 from leasehold.errors import ConfigError, StoreUnavailable
-from leasehold.stores.zookeeper.sockets import connect
+from leasehold.stores.zookeeper.connection import Connection, Handler
 from leasehold.stores.zookeeper.wire import Multi
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from leasehold.stores.zookeeper.address import ZooKeeperAddress
 
@@ -35,35 +32,6 @@ _log = logging.getLogger("leasehold.zookeeper")
 _log.setLevel(logging.WARNING)
 
 
-class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
-    """Kazoo's threads, with a cheaper way to wait for a socket than an epoll of its own each time."""
-
-    def create_connection(self, address: tuple[str, int], hostname: str, timeout: float, **tls: Any) -> socket.socket:
-        return connect(address, hostname, timeout, **tls)
-
-    def select(
-        self, readers: Sequence[Any], writers: Sequence[Any], _others: Sequence[Any], timeout: float | None = None
-    ) -> tuple[list[Any], list[Any], list[Any]]:
-        waiting = select.poll()
-        for one in readers:
-            waiting.register(one, select.POLLIN)
-        for one in writers:
-            waiting.register(one, select.POLLOUT)
-        ready = {number for number, _ in waiting.poll(None if timeout is None else max(0.0, timeout * 1000))}
-        return [r for r in readers if r.fileno() in ready], [w for w in writers if w.fileno() in ready], []
-
-
-class _Connection(ConnectionHandler):  # type: ignore[misc]
-    """Kazoo's connection, which also remembers what timeout the server gave it."""
-
-    negotiated_ms = 0
-
-    def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
-        read_timeout, connect_timeout = super()._connect(host, hostip, port)
-        self.negotiated_ms = round(read_timeout * 3 / 2)
-        return read_timeout, connect_timeout
-
-
 class _Client(KazooClient):  # type: ignore[misc]
     """Kazoo's client, which also remembers that it was refused."""
 
@@ -71,13 +39,15 @@ class _Client(KazooClient):  # type: ignore[misc]
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self._connection: _Connection = _Connection(
+        self._connection: Connection = Connection(
             self, self._conn_retry.copy(), logger=self.logger, sasl_options=settings.get("sasl_options")
         )
 
     def _session_callback(self, state: str) -> None:
         if state == KeeperState.AUTH_FAILED:
             self.refused = True
+        if state not in (KeeperState.CONNECTED, KeeperState.CONNECTED_RO):
+            self._connection.shut()
         super()._session_callback(state)
 
 
@@ -101,7 +71,7 @@ class Session:
         self.ready_id = 0
         """The session for which all is prepared."""
         self._client = _Client(
-            handler=_Handler(),
+            handler=Handler(),
             hosts=address.hosts,
             timeout=timeout_ms / 1000,
             connection_retry=RECONNECT,
@@ -141,8 +111,10 @@ class Session:
 
     def call(self, request: Any) -> Any:
         """Send it behind those before it; the answer comes into what is returned."""
-        answer = self._client.handler.async_result()
-        self._client._call(request, answer)
+        client = self._client
+        answer = client.handler.async_result()
+        if not client._connection.send_now(request, answer):
+            client._call(request, answer)
         return answer
 
     def multi(self, *operations: Any) -> Any:

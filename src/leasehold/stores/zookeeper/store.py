@@ -14,9 +14,10 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from leasehold.core.clock import MILLISECOND, SECOND
-from leasehold.core.ops import Acquire, Release, Renew, Revoke, Unknown
+from leasehold.core.ops import Acquire, Unknown
 from leasehold.errors import LeaseholdError, StoreUnavailable
 from leasehold.stores.base import Capability, Guarantees
+from leasehold.stores.gathering import Gathering
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from leasehold.core.lease import Contender, Record
     from leasehold.core.ops import Op, Outcome
     from leasehold.stores.base import StoreURL
-    from leasehold.stores.zookeeper.desk import Desk
-    from leasehold.stores.zookeeper.ledger import Holding
     from leasehold.stores.zookeeper.session import Session
     from leasehold.stores.zookeeper.subscription import ZooKeeperSubscription
 
@@ -72,11 +71,12 @@ class ZooKeeperStore:
         self.url = address.url(url)
         self._clock = clock
         self._desk = desk = Desk(address, clock)
+        self._gathering = Gathering("zookeeper", self._carry_out, clock)
         if desk.bounds is not None:
             longest = (desk.bounds.longest - desk.bounds.tick) * MILLISECOND
             declared = type(self).guarantees
             self.guarantees = declared._replace(max_ttl_ns=min(longest, declared.max_ttl_ns))
-        _desks.add(desk)
+        _stores.add(self)
 
     def __repr__(self) -> str:
         return f"<ZooKeeperStore {self.url}>"
@@ -85,20 +85,13 @@ class ZooKeeperStore:
 
     def apply(self, ops: Sequence[Op], *, timeout: float) -> list[Outcome]:
         """Carry out the operations: those on different resources side by side, those on one in order."""
-        outcomes: dict[int, Outcome] = {}
-        start = self._clock.now()
-        give_up = start + int(timeout * SECOND)
-        waves: list[list[int]] = []
-        turns: dict[str, int] = {}
-        for at, op in enumerate(ops):
-            turn = turns.get(op.resource, 0)
-            turns[op.resource] = turn + 1
-            if turn == len(waves):
-                waves.append([])
-            waves[turn].append(at)
-        for wave in waves:
-            self._apply({at: ops[at] for at in wave}, give_up, outcomes)
-        return [outcomes[at] for at in range(len(ops))]
+        from leasehold.stores.zookeeper.steps import is_plain  # noqa: PLC0415 - as above
+
+        now = self._clock.now()
+        give_up = now + int(timeout * SECOND)
+        if ops and all(is_plain(self._desk, op, now) for op in ops):
+            return self._gathering.apply(ops, give_up)
+        return self._carry_out(ops, give_up)
 
     def read(self, resources: Sequence[str], *, timeout: float) -> list[Record | None]:
         """Return who holds what."""
@@ -140,14 +133,38 @@ class ZooKeeperStore:
 
     # --- inside ---------------------------------------------------------------------------------------------------
 
-    def _apply(self, wave: dict[int, Op], give_up: int, outcomes: dict[int, Outcome]) -> None:
-        """Carry out operations on different resources."""
+    def forget(self) -> None:
+        """In a forked child: what there is belongs to the parent."""
+        self._gathering.forget()
+        self._desk.abandon()
+
+    def _carry_out(self, ops: Sequence[Op], give_up: int) -> list[Outcome]:
+        outcomes: dict[int, Outcome] = {}
+        waves: list[dict[int, Op]] = []
+        turns: dict[str, int] = {}
+        for at, op in enumerate(ops):
+            turn = turns.get(op.resource, 0)
+            turns[op.resource] = turn + 1
+            if turn == len(waves):
+                waves.append({})
+            waves[turn][at] = op
+        for wave in waves:
+            self._apply(wave, give_up, outcomes)
+            apart = {at: op for at, op in wave.items() if at not in outcomes}
+            if apart:
+                self._apply(apart, give_up, outcomes, together=False)
+        return [outcomes[at] for at in range(len(ops))]
+
+    def _apply(self, wave: dict[int, Op], give_up: int, outcomes: dict[int, Outcome], *, together: bool = True) -> None:
+        """Carry out operations on different resources. What could not be done together with others has no outcome."""
         from kazoo.handlers.threading import KazooTimeoutError  # noqa: PLC0415 - as above
 
         from leasehold.stores.zookeeper.driving import drive  # noqa: PLC0415
+        from leasehold.stores.zookeeper.steps import steps_of  # noqa: PLC0415
 
         start = self._clock.now()
-        steps, whose = self._steps(wave, start, max(0.0, (give_up - start) / SECOND))
+        seconds = max(0.0, (give_up - start) / SECOND)
+        steps, whose = steps_of(self._desk, wave, start, seconds, together=together)
 
         def failed(at: int, error: Exception) -> list[Unknown]:
             ops = [wave[one] for one in whose[at]]
@@ -158,38 +175,7 @@ class ZooKeeperStore:
 
         for members, result in zip(whose, drive(self._clock, give_up, steps, failed), strict=True):
             answers = result if isinstance(result, list) else [result]
-            outcomes.update(zip(members, answers, strict=True))
-
-    def _steps(self, wave: dict[int, Op], start: int, seconds: float) -> tuple[list[Any], list[list[int]]]:
-        """Return what is to be done, and for which operations: what can be done in one transaction is one thing."""
-        from leasehold.stores.zookeeper import acquiring, ending, renewing  # noqa: PLC0415 - as above
-
-        desk = self._desk
-        steps: list[Any] = []
-        whose: list[list[int]] = []
-        together: dict[tuple[type, int], list[tuple[int, Any, Holding]]] = {}
-        for at, op in wave.items():
-            holding = desk.ledger.by_id.get(getattr(op, "lease_id", ""))
-            if isinstance(op, Acquire):
-                steps.append(acquiring.acquire(desk, op, start, seconds))
-            elif isinstance(op, Revoke):
-                steps.append(ending.revoke(desk, op, seconds))
-            elif holding is not None and _goes_together(op, holding, start):
-                together.setdefault((type(op), holding.session_id), []).append((at, op, holding))
-                continue
-            elif isinstance(op, Renew):
-                steps.append(renewing.lost(desk, op, seconds))
-            else:
-                steps.append(ending.release(desk, op, start, seconds))
-            whose.append([at])
-        for (kind, _), members in together.items():
-            places, ops, holdings = zip(*members, strict=True)
-            if kind is Renew:
-                steps.append(renewing.renew_all(desk, ops, holdings, start))
-            else:
-                steps.append(ending.release_all(desk, ops, holdings, start, seconds))
-            whose.append([*places])
-        return steps, whose
+            outcomes.update((at, answer) for at, answer in zip(members, answers, strict=True) if answer is not None)
 
     def _unknown(self, op: Op, error: Exception) -> Unknown:
         """Say that there was no answer; and see to it that what it may have left behind doesn't stay."""
@@ -227,22 +213,13 @@ class ZooKeeperStore:
                 raise answer
 
 
-def _goes_together(op: Renew | Release, holding: Holding, start: int) -> bool:
-    """Whether it can be done in one transaction with others of the same session."""
-    from leasehold.stores.zookeeper.ending import is_simple  # noqa: PLC0415 - as above
-
-    if isinstance(op, Renew):
-        return holding.ended is None and holding.resource == op.resource
-    return is_simple(holding, op, start)
-
-
-_desks: weakref.WeakSet[Desk] = weakref.WeakSet()
+_stores: weakref.WeakSet[ZooKeeperStore] = weakref.WeakSet()
 
 
 def _after_fork() -> None:
-    for desk in list(_desks):
-        desk.abandon()
-    _desks.clear()
+    for store in list(_stores):
+        store.forget()
+    _stores.clear()
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -44,6 +44,7 @@ CALLED: Final = object()
 HAPPENED: Final = object()
 HEARD: Final = object()
 OVER: Final = object()
+AWAY: Final = object()
 
 
 class ZooKeeperSubscription:
@@ -75,6 +76,8 @@ class ZooKeeperSubscription:
                 item = self._news.get(timeout=max(0.0, (give_up - clock.now()) / SECOND))
             except queue.Empty:
                 break
+            if item is AWAY:
+                break
             try:
                 self._hear(item)
             except (LeaseholdError, KazooException, KazooTimeoutError):
@@ -89,6 +92,10 @@ class ZooKeeperSubscription:
             self._news.put(HEARD)
             return None
         return heard
+
+    def interrupt(self) -> None:
+        """Let the ``get`` that is under way, or else the next one, return now."""
+        self._news.put(AWAY)
 
     def close(self) -> None:
         """End it."""

@@ -6,6 +6,8 @@ All of them go through kazoo's connection; the rest of its requests are used as 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
+from struct import Struct
 from typing import Any, ClassVar, NamedTuple
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, NotEmptyError
@@ -34,7 +36,10 @@ ANY_VERSION = -1
 NODE_ERRORS = (NoNodeError, NodeExistsError, BadVersionError, NotEmptyError)
 """Answers rather than trouble: the node is not as it was thought to be."""
 
+_BEGIN = Struct("!iBii").pack
+"""The header of an operation in a transaction, and the length of its path."""
 _END = multiheader_struct.pack(-1, True, -1)
+_number = int_struct.pack
 _DATA_WATCHES = 2
 _NOT_THE_CAUSE = (0, -2)
 """The codes of those operations that failed only because another one in the same transaction did."""
@@ -65,10 +70,17 @@ class Multi:
     operations: tuple[Any, ...]
 
     def serialize(self) -> bytes:
-        """Return it as it is sent."""
+        """Return it as it is sent. There may be hundreds of operations: kazoo would take five times as long for each."""
         parts: list[bytes] = []
         for op in self.operations:
-            parts += (multiheader_struct.pack(op.type, False, -1), bytes(op.serialize()))
+            path = op.path.encode()
+            parts += (_BEGIN(op.type, False, -1, len(path)), path)
+            if isinstance(op, Create):
+                parts += (_number(len(op.data)), op.data, _written(op.acl), _number(op.flags))
+            elif isinstance(op, SetData):
+                parts += (_number(len(op.data)), op.data, _number(op.version))
+            else:
+                parts.append(_number(op.version))
         parts.append(_END)
         return b"".join(parts)
 
@@ -98,6 +110,12 @@ class Multi:
             if isinstance(result, list) and result[0] not in _NOT_THE_CAUSE:
                 return Failure(op.path, result[0])
         return None
+
+
+@lru_cache
+def _written(acl: tuple[Any, ...]) -> bytes:
+    entries = [_number(one.perms) + write_string(one.id.scheme) + write_string(one.id.id) for one in acl]
+    return b"".join((_number(len(acl)), *entries))
 
 
 @dataclass(frozen=True, slots=True)

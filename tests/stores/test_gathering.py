@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from leasehold.core.clock import SECOND
 from leasehold.core.ops import Release, Released, Renew, Renewed, Unknown
 from leasehold.runtime.clock import SYSTEM
-from leasehold.stores.etcd.gathering import LANES, Gathering
+from leasehold.stores.gathering import LANES, Gathering
 from leasehold.testing.conformance.base import Thread, until
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ class Server:
     def __init__(self) -> None:
         self.calls: list[list[str]] = []
         self.open = threading.Event()
-        self.gathering = Gathering(self.carry_out, SYSTEM)
+        self.gathering = Gathering("here", self.carry_out, SYSTEM)
 
     def carry_out(self, ops: Sequence[Op], give_up: int) -> list[Outcome]:
         self.calls.append([op.resource for op in ops])
@@ -53,7 +53,8 @@ def test_those_who_come_meanwhile_go_together_and_each_gets_its_own() -> None:
     server.open.set()
     answers = [thread.result() for thread in threads]
     assert answers[LANES:] == [[Released(10)], [Released(11), Released(12)], [Released(13)]]
-    assert server.calls[LANES:] == [["10", "11", "12", "13"]]
+    assert len(server.calls[LANES:]) <= LANES
+    assert sorted(name for call in server.calls[LANES:] for name in call) == ["10", "11", "12", "13"]
     assert server.gathering._under_way == 0
 
 
@@ -97,7 +98,7 @@ def test_an_error_reaches_one_and_stops_nobody() -> None:
     def fail(ops: Sequence[Op], give_up: int) -> list[Outcome]:
         raise KeyboardInterrupt
 
-    broken = Gathering(fail, SYSTEM)
+    broken = Gathering("here", fail, SYSTEM)
     for _ in range(2 * LANES):
         thread = Thread(lambda: broken.apply([Release("1", "id")], SYSTEM.now() + SECOND))
         thread.join(10)
