@@ -106,16 +106,17 @@ class Wire:
         """Send the request and return the first answer; a refusal is a `hiredis.ReplyError`, returned and not raised."""
         if (left := limit.left()) != self._timeout:
             self._limit(left)
+        wire, reader = self.socket, self._reader
         try:
-            sent = self.socket.send(request)
+            sent = wire.send(request)
             if sent < len(request) or sent > AT_ONCE:
                 self._send_rest(request[sent:], limit)
-            data = self.socket.recv(RECEIVE)
+            data = wire.recv(RECEIVE)
         except BlockingIOError:
             raise TimeoutError from None
         if data:
-            self._reader.feed(data)
-            if (answer := self._reader.gets()) is not False:  # as a rule all of it comes at once
+            reader.feed(data)
+            if (answer := reader.gets()) is not False:  # as a rule all of it comes at once
                 return answer
         return self.receive(limit)
 
