@@ -44,7 +44,7 @@ PAGE = 500
 """Names that one call of a scan looks at: others get their turn in between."""
 RECORD_FIELDS = 18
 WAITER_FIELDS = 3
-APPLY = ("head.lua", "quick.lua", "index.lua", "bulk.lua", "table.lua", "apply.lua")
+APPLY = ("head.lua", "quick.lua", "turn.lua", "index.lua", "bulk.lua", "table.lua", "apply.lua")
 RELEASED = Released()
 READ = ("head.lua", "table.lua", "read.lua")
 
