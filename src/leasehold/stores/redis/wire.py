@@ -142,6 +142,27 @@ class Wire:
             reader.feed(data)
         return answer
 
+    def complete(self) -> list[Any]:
+        """Return the answers that have been received already."""
+        answers = []
+        while (answer := self._reader.gets()) is not False:
+            answers.append(answer)
+        return answers
+
+    def take_in(self) -> list[Any]:
+        """Receive what there is, which must be something, and return the answers that are complete."""
+        try:
+            data = self.socket.recv(RECEIVE)
+            while data and self._decrypted():
+                self._reader.feed(data)
+                data = self.socket.recv(RECEIVE)
+        except BlockingIOError:
+            raise TimeoutError from None
+        if not data:
+            raise ConnectionResetError("the server closed the connection")
+        self._reader.feed(data)
+        return self.complete()
+
     def pending(self, seconds: float) -> bool:
         """Whether there is something to receive, an end included, within that time. In use, that is bad news."""
         return bool(self._reader.has_data() or self._decrypted() or self._idle.poll(seconds * 1000))
