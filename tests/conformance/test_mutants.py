@@ -123,8 +123,7 @@ MUTANTS = {
         "            if isinstance(decision, GiveUp):\n                raise decision.error",
         (
             "            if isinstance(decision, GiveUp):\n"
-            "                return Lease(engine, claim.op, terms.timing, token=0, sent_ns=sent, deadline_ns=sent + 10**10,"
-            " owner=None, max_hold_ns=None, stall_after_ns=None)"
+            "                return Lease(engine, claim.op, terms.timing, Take(0, sent + 10**10), sent, None)"
         ),
         "never_entered",
     ),

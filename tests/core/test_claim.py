@@ -31,7 +31,7 @@ GONE = Unknown(StoreUnavailable("sqlite", "it is gone"))
 
 def claim(*, queue: bool = True, until: int | None = None, patience: int = 5 * SECOND) -> Claim:
     op = Acquire("r", "A", "h-A", TTL, queue=queue)
-    return Claim(op, TIMING, wait_until_ns=until, patience_ns=patience)
+    return Claim(op, TIMING, made_ns=0, wait_until_ns=until, patience_ns=patience)
 
 
 def test_the_deadline_counts_from_before_the_request_was_sent() -> None:
@@ -71,7 +71,7 @@ def test_a_spent_id_starts_over(reason: Loss) -> None:
 
 def under(parent: tuple[str, int]) -> Claim:
     op = Acquire("r", "A", "h-A", TTL, queue=True, parent=parent)
-    return Claim(op, TIMING, wait_until_ns=None, patience_ns=5 * SECOND)
+    return Claim(op, TIMING, made_ns=0, wait_until_ns=None, patience_ns=5 * SECOND)
 
 
 def test_nobody_asks_again_under_a_parent_that_is_over() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from leasehold import Client
 from leasehold.core.ops import Notice, Summons
+from leasehold.runtime import listener
 from leasehold.runtime.host import HERE, ThisHost
 from leasehold.runtime.listener import Bell, Listener
 from leasehold.runtime.waiters import Waiters
@@ -143,6 +144,27 @@ def test_a_call_that_comes_while_the_reader_changes_is_not_slept_over(desk: Desk
     desk.wait("first").join(LONG)
     assert desk.bells["first"].called
     assert time.monotonic() - started < LONG / 2
+
+
+def test_one_that_waits_soon_after_another_calls_nobody_away(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener, "LINGER", LONG)
+    desk.line.wait_for_reader("leasehold-listener")
+    interruptions: list[str] = []
+    interrupt = desk.line.interrupt
+
+    def count() -> None:
+        interruptions.append("one")
+        interrupt()
+
+    desk.line.interrupt = count  # type: ignore[method-assign]
+    for name in ("first", "second", "third"):
+        thread = desk.wait(name)
+        desk.line.wait_for_reader(name)
+        desk.line.say(name)
+        thread.join(LONG)
+        assert desk.bells[name].called
+    assert desk.line.readers == ["first", "second", "third"]
+    assert interruptions == ["one"]
 
 
 def test_one_of_several_reads_for_all_and_another_follows_it(desk: Desk) -> None:
@@ -278,7 +300,7 @@ def test_whoever_is_to_read_next_and_leaves_instead_passes_it_on(desk: Desk) -> 
     assert not desk.listener._takes_over(second)
     desk.line.say("first")
     first.join(LONG)
-    assert second._woken.is_set(), "it is to read next"
+    assert not second._asleep.locked(), "it is to read next"
     desk.listener.leave(second)
     desk.line.wait_for_reader("leasehold-listener")
 

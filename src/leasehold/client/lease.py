@@ -179,18 +179,8 @@ class ChildLease(Under, Lease):
 
 def hold(engine: Engine, op: Acquire, terms: Terms, take: Take, sent_ns: int) -> Lease:
     """Make the lease of what was granted, to this thread, and have it renewed."""
-    make = Lease if terms.parent is None else partial(ChildLease, parent=terms.parent)
-    lease = make(
-        engine,
-        op,
-        terms.timing,
-        token=take.token,
-        sent_ns=sent_ns,
-        deadline_ns=take.deadline_ns,
-        owner=threading.current_thread(),
-        max_hold_ns=terms.max_hold_ns,
-        stall_after_ns=terms.stall_after_ns,
-        inherited=take.state,
-    )
+    timing, _, max_hold_ns, stall_after_ns, _, parent = terms
+    make = Lease if parent is None else partial(ChildLease, parent=parent)
+    lease = make(engine, op, timing, take, sent_ns, threading.current_thread(), max_hold_ns, stall_after_ns)
     engine.hold(lease)
     return lease

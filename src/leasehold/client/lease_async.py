@@ -225,19 +225,9 @@ class AsyncChildLease(Under, AsyncLease):
 
 def hold(engine: Engine, op: Acquire, terms: Terms, take: Take, sent_ns: int) -> AsyncLease:
     """Make the lease of what was granted, to this task, and have it renewed."""
-    make = AsyncLease if terms.parent is None else partial(AsyncChildLease, parent=terms.parent)
-    lease = make(
-        engine,
-        op,
-        terms.timing,
-        token=take.token,
-        sent_ns=sent_ns,
-        deadline_ns=take.deadline_ns,
-        owner=asyncio.current_task(),
-        max_hold_ns=terms.max_hold_ns,
-        stall_after_ns=terms.stall_after_ns,
-        inherited=take.state,
-    )
+    timing, _, max_hold_ns, stall_after_ns, _, parent = terms
+    make = AsyncLease if parent is None else partial(AsyncChildLease, parent=parent)
+    lease = make(engine, op, timing, take, sent_ns, asyncio.current_task(), max_hold_ns, stall_after_ns)
     lease._settle_in()
     engine.hold(lease)
     return lease

@@ -84,7 +84,7 @@ class Place(BasePlace):
         if self._lease is None:
             until = self._until(timeout)
             try:
-                self._settle(self._client._pursue(self._claim, self._terms, until))
+                self._settle(self._client._pursue(self._claim, self._terms, until, self._engine.clock.mark()))
             except BaseException:
                 self.leave()
                 raise
@@ -118,17 +118,18 @@ class Client(BaseClient):
         waits for ever, a number for at most so many seconds, 0 not at all. `Options` says what else can be asked for.
         The lease is renewed until it is released, or as long as the options say.
         """
-        self._engine.require_open()
+        engine = self._engine
+        engine.require_open()
         terms = self._terms.terms(ttl, options)
         claim = self._claim(resource, terms, wait)
         try:
-            self._engine.waiters.expect(claim.op.lease_id)
-            lease = self._pursue(claim, terms, FOR_EVER_NS)
+            engine.waiters.expect(claim.op.lease_id)
+            lease = self._pursue(claim, terms, FOR_EVER_NS, claim.made_ns)
             assert lease is not None
-            self._engine.waiters.leave(claim.op.lease_id)
+            engine.waiters.leave(claim.op.lease_id)
             return lease  # noqa: TRY300 - an interrupt may come at any instruction, and must find us in here
         except BaseException:
-            drop_claim(self._engine, claim)
+            drop_claim(engine, claim)
             raise
 
     def enqueue(
@@ -413,12 +414,14 @@ class Client(BaseClient):
         engine.require_open()
         check_parent(engine, places[0]._terms)
 
-    def _pursue(self, claim: Claim, terms: Terms, pause_ns: int) -> Lease | None:
-        """Ask until it is settled, but at least once; None: it is not by ``pause_ns``, and we keep our place."""
+    def _pursue(self, claim: Claim, terms: Terms, pause_ns: int, sent: int) -> Lease | None:
+        """Ask until it is settled, but at least once; None: it is not by ``pause_ns``, and we keep our place.
+
+        ``sent`` is a time that was marked before, as short as may be.
+        """
         engine = self._engine
         clock = engine.clock
         while True:
-            sent = clock.mark()
             outcome = engine.store.apply([claim.sending()], timeout=engine.timeout)[0]
             decision = claim.after(outcome, sent, clock.now())
             if isinstance(decision, Take):
@@ -436,3 +439,4 @@ class Client(BaseClient):
                     return None
             if isinstance(decision, StartOver):
                 start_over(engine, claim)
+            sent = clock.mark()

@@ -69,31 +69,32 @@ def check_wait(wait: Duration) -> int:
 
 def make_claim(engine: Engine, resource: str, terms: Terms, wait: Duration | None) -> Claim:
     """Return a fresh attempt, with a lease id of its own."""
-    refuse_cycle(resource, terms.parent)
+    timing, ttl_ns, _, _, extras, parent = terms
+    if parent is not None:
+        refuse_cycle(resource, parent)
     wait_ns = None if wait is None else check_wait(wait)
-    now = engine.clock.now()
+    now = engine.clock.mark()
     op = Acquire(
         check_resource(resource),
         engine.ids.new(now),
         engine.holder,
-        terms.ttl_ns,
+        ttl_ns,
         wait_ns is None or wait_ns > 0,
         engine.waiters.address,
         engine.seen_token,
     )
-    if terms.extras:
-        op = Acquire._make((*op[:EXTRAS_FROM], *terms.extras))
+    if extras:
+        op = Acquire._make((*op[:EXTRAS_FROM], *extras))
         check_parent(engine, terms)
     until = None if wait_ns is None else now + wait_ns
-    return Claim(op, terms.timing, wait_until_ns=until, patience_ns=int(engine.timeout * 1e9))
+    return Claim(op, timing, now, until, engine.patience_ns)
 
 
-def refuse_cycle(resource: str, parent: Tenure | None) -> None:
+def refuse_cycle(resource: str, parent: Tenure) -> None:
     """Refuse a resource that would stand under itself."""
-    above = parent
+    above: Tenure | None = parent
     while above is not None:
         if above.resource == resource:
-            assert parent is not None
             raise ConfigError(f"{resource!r} can't stand under {parent.resource!r}, which is or stands under it")
         above = above.parent
 

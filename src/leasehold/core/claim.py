@@ -53,31 +53,22 @@ Decision: TypeAlias = Take | Sleep | StartOver | GiveUp
 class Claim:
     """What has been tried so far, and how long to go on."""
 
-    __slots__ = (
-        "failing_since_ns",
-        "in_doubt",
-        "op",
-        "patience_ns",
-        "position",
-        "queued",
-        "retry_ns",
-        "timing",
-        "wait_until_ns",
-    )
+    # Where it begins is said here, and not of each: most are settled by the first answer.
+    failing_since_ns: int | None = None
+    retry_ns = FIRST_RETRY_NS
+    in_doubt = True
+    """Whether something may be granted to us that nobody has been handed yet."""
+    queued = False
+    """Whether the store keeps something for us: a place in the queue, or a grant that came too late."""
+    position = 0
+    """How many were before us when we last asked."""
 
-    def __init__(self, op: Acquire, timing: Timing, *, wait_until_ns: int | None, patience_ns: int) -> None:
+    def __init__(self, op: Acquire, timing: Timing, made_ns: int, wait_until_ns: int | None, patience_ns: int) -> None:
         self.op = op
         self.timing = timing
+        self.made_ns = made_ns
         self.wait_until_ns = wait_until_ns
         self.patience_ns = patience_ns
-        self.failing_since_ns: int | None = None
-        self.retry_ns = FIRST_RETRY_NS
-        self.in_doubt = True
-        """Whether something may be granted to us that nobody has been handed yet."""
-        self.queued = False
-        """Whether the store keeps something for us: a place in the queue, or a grant that came too late."""
-        self.position = 0
-        """How many were before us when we last asked."""
 
     def sending(self) -> Acquire:
         """Return the request, which is about to be sent."""

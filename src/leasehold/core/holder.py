@@ -41,6 +41,11 @@ class Signal(StrEnum):
     LOST = "lost"
 
 
+# Python 3.11 looks a member up by its name each time that it is mentioned, which takes longer than what is decided here.
+_HELD, _JEOPARDY, _LOST = State
+_IN_JEOPARDY, _IS_SAFE, _IS_LOST = Signal
+
+
 class Holder(NamedTuple):
     """A belief, and how long it may last."""
 
@@ -93,21 +98,21 @@ HolderEvent: TypeAlias = Confirmed | Unconfirmed | Ending | Over | Tick
 
 def granted(deadline_ns: int, grace_ns: int = 0) -> Holder:
     """Start to believe."""
-    return Holder(State.HELD, deadline_ns, None, None, grace_ns)
+    return Holder(_HELD, deadline_ns, None, None, grace_ns)
 
 
 def step(holder: Holder, event: HolderEvent, now: int) -> tuple[Holder, Signal | None]:
     """Return what to believe after the event, and what the owner should hear of it."""
-    if holder.state is State.LOST:
+    if holder.state is _LOST:
         return holder, None
     if isinstance(event, Over):
-        return Holder(State.LOST, holder.deadline_ns, event.reason), Signal.LOST
+        return Holder(_LOST, holder.deadline_ns, event.reason), _IS_LOST
     if now >= holder.deadline_ns:
         return _after_deadline(holder, event, now)
     if isinstance(event, Confirmed):
         # An answer overtaken by a later one must not shorten what the later one promised.
         safer = granted(max(holder.deadline_ns, event.deadline_ns), holder.grace_ns)
-        return safer, Signal.SAFE if holder.state is State.JEOPARDY else None
+        return safer, _IS_SAFE if holder.state is _JEOPARDY else None
     if isinstance(event, Tick):
         return holder, None
     deadline, ending = holder.deadline_ns, holder.ending
@@ -115,9 +120,9 @@ def step(holder: Holder, event: HolderEvent, now: int) -> tuple[Holder, Signal |
         ending = event.reason
         if event.deadline_ns is not None:
             deadline = min(deadline, event.deadline_ns)
-    news = holder.state is State.HELD or ending != holder.ending
-    after = holder._replace(state=State.JEOPARDY, deadline_ns=deadline, ending=ending)
-    return after, Signal.JEOPARDY if news else None
+    news = holder.state is _HELD or ending != holder.ending
+    after = holder._replace(state=_JEOPARDY, deadline_ns=deadline, ending=ending)
+    return after, _IN_JEOPARDY if news else None
 
 
 def _after_deadline(holder: Holder, event: HolderEvent, now: int) -> tuple[Holder, Signal | None]:
@@ -127,8 +132,8 @@ def _after_deadline(holder: Holder, event: HolderEvent, now: int) -> tuple[Holde
     """
     ending = event.reason if isinstance(event, Ending) else holder.ending
     if ending is not None or now >= holder.over_ns:
-        return Holder(State.LOST, holder.deadline_ns, ending or Loss.EXPIRED), Signal.LOST
+        return Holder(_LOST, holder.deadline_ns, ending or Loss.EXPIRED), _IS_LOST
     if isinstance(event, Confirmed) and event.deadline_ns > now:
-        return granted(event.deadline_ns, holder.grace_ns), Signal.SAFE if holder.state is State.JEOPARDY else None
-    stopped = holder._replace(state=State.JEOPARDY, stopped=True)
-    return stopped, None if holder.stopped else Signal.JEOPARDY
+        return granted(event.deadline_ns, holder.grace_ns), _IS_SAFE if holder.state is _JEOPARDY else None
+    stopped = holder._replace(state=_JEOPARDY, stopped=True)
+    return stopped, None if holder.stopped else _IN_JEOPARDY

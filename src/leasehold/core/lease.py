@@ -17,9 +17,9 @@ def check_resource(name: str) -> str:
     given: object = name
     if (
         isinstance(given, str)
-        and "/" not in given
         and 0 < len(given) <= MAX_RESOURCE_BYTES // 4
         and given.isprintable()
+        and ("/" not in given or ("//" not in given and given[0] != "/" != given[-1]))
     ):
         return given  # most are like that
     return _look_closely(name)

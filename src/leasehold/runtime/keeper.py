@@ -54,20 +54,22 @@ class Keeper:
         self._disposals: set[Disposal] = set()
         self._disposed = host.condition()
         self._closed = False
-        self._prepared: Timing | None = None
-        """The last one for whose lane there is a thread."""
+        self._prepared: tuple[Timing | None, int] = (None, 0)
+        """The last one for whose lane there is a thread, and how soon a renewal may be due then."""
         self._receive = self._watchdog.take_on
         self._let_go = self._watchdog.drop
 
     def add(self, tenure: Tenure) -> None:
         """Keep this lease alive, and watched, until it is lost or released."""
         timing = tenure._timing
-        if timing is not self._prepared:
+        prepared, earliest = self._prepared
+        if timing is not prepared:
             self._lane(timing).start()
-            self._prepared = timing
+            earliest = int(timing.renew_every_ns * EARLIEST)
+            self._prepared = (timing, earliest)
         due = sent = tenure._sent_ns
         if tenure._deadline_ns - sent >= timing.safe_ns:  # else it is short of time, and taken on at once
-            due += int(timing.renew_every_ns * EARLIEST)
+            due += earliest
         self._receive(tenure, due)
 
     def drop(self, tenure: Tenure) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, Self
 
+    from leasehold.core.claim import Take
     from leasehold.core.holder import Holder, HolderEvent
     from leasehold.core.ops import Acquire, Outcome, Release
     from leasehold.core.timing import Duration, Timing
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
 OVER_NS: Final = -1
 """The deadline of a lease that is lost: always in the past."""
+LOST: Final = State.LOST
+IS_LOST: Final = Signal.LOST
+"""By names of their own, as in `core.holder`: what happens at each acquisition and release asks for them."""
 DISPOSABLE: Final = (None, Loss.RELEASED, Loss.EXPIRED, Loss.REVOKED, Loss.STALLED)
 """Losses after which the store may still have the lease under our id."""
 
@@ -70,23 +74,21 @@ class Tenure:
     token: int
     """The fencing token: strictly increasing for each resource. Guards compare it where the writes happen."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - by place: to name them takes as long as half of what is done here
         self,
         engine: Engine,
         op: Acquire,
         timing: Timing,
-        *,
-        token: int,
+        take: Take,
         sent_ns: int,
-        deadline_ns: int,
         owner: object,
-        max_hold_ns: int | None,
-        stall_after_ns: int | None,
-        inherited: str = "",
+        max_hold_ns: int | None = None,
+        stall_after_ns: int | None = None,
     ) -> None:
+        token, deadline_ns, inherited = take
         self._engine = engine
         self._generation = engine.generation
-        self._now = engine.clock.now
+        self._now = engine.now
         self._op = op
         self._timing = timing
         self.token = token
@@ -193,7 +195,7 @@ class Tenure:
 
     def on_lost(self, callback: Callable[[Self], object]) -> None:
         """Have it called, with the lease, once the lease is lost; at once if it is already. Not when it is released."""
-        self._listen(Signal.LOST, callback)
+        self._listen(IS_LOST, callback)
 
     def on_jeopardy(self, callback: Callable[[Self], object]) -> None:
         """Have it called, with the lease, whenever renewals begin to fail or will not come any more."""
@@ -205,7 +207,7 @@ class Tenure:
 
     def __repr__(self) -> str:
         state = self.state
-        shown = f"{self.remaining:.3g} s left" if state is not State.LOST else str(self._belief.loss)
+        shown = f"{self.remaining:.3g} s left" if state is not LOST else str(self._belief.loss)
         return f"<{type(self).__name__} {self.resource!r} token={self.token} id={self.id[:8]}… {state}: {shown}>"
 
     # --- for the engine -------------------------------------------------------------------------------------------
@@ -214,10 +216,10 @@ class Tenure:
         """Let the event change what we believe, and tell those who want to know."""
         with self._lock:
             self._belief, signal = machine.step(self._belief, event, now)
-            lost = self._belief.state is State.LOST
+            lost = self._belief.state is LOST
             self._deadline_ns = OVER_NS if lost else self._belief.deadline_ns
             listeners = list(self._listeners) if signal is not None and self._listeners else ()
-        if signal is Signal.LOST:
+        if signal is IS_LOST:
             self._engine.forget(self)
             self._wake()
         for wanted, callback in listeners:
@@ -264,14 +266,14 @@ class Tenure:
             if self._children is None:
                 self._children = {}
             self._children[child] = None
-            lost = self._belief.state is State.LOST
+            lost = self._belief.state is LOST
         if lost:
             child._advance(Over(Loss.PARENT), self._now())
 
     def _pass_on(self, signal: Signal, now: int) -> None:
         """Let those under it know. What they may believe has changed already: they ask here."""
         for child in list(self._children or ()):
-            if signal is Signal.LOST:
+            if signal is IS_LOST:
                 child._advance(Over(Loss.PARENT), now)
             else:
                 child._hear(signal, now)
@@ -306,7 +308,7 @@ class Tenure:
         self._deadline_ns = OVER_NS
 
     def _tick(self, now: int | None = None) -> None:
-        if self._belief.state is not State.LOST:
+        if self._belief.state is not LOST:
             if now is None:
                 now = self._now()
             if now >= self._deadline_ns:
@@ -321,12 +323,12 @@ class Tenure:
             raise ConfigError(f"a callback is called with the lease, and {type(callback).__name__} can't be called")
         self._tick()
         with self._lock:
-            lost = self._belief.state is State.LOST
+            lost = self._belief.state is LOST
             if not lost:
                 if self._listeners is None:
                     self._listeners = []
                 self._listeners.append((signal, callback))
-        if lost and signal is Signal.LOST:
+        if lost and signal is IS_LOST:
             self._call(callback)
 
     def _wake(self) -> None:
@@ -344,7 +346,7 @@ class Tenure:
         if self._again is not None and now < self._deadline_ns:
             return self._again
         self._tick(now)
-        if self._belief.state is State.LOST:
+        if self._belief.state is LOST:
             return None
         ttl = self._op.ttl_ns
         if self._stall_after_ns is not None and now - self._progress_ns >= self._stall_after_ns:

@@ -14,8 +14,10 @@ from leasehold.core.ops import Loss, Renewed
 if TYPE_CHECKING:
     from typing import Any, TypeAlias
 
+    from leasehold.core.claim import Take
     from leasehold.core.holder import Holder, HolderEvent, Signal
     from leasehold.core.ops import Acquire, Outcome
+    from leasehold.core.timing import Timing
     from leasehold.runtime.tenure import Tenure
 
     Base: TypeAlias = Tenure
@@ -33,10 +35,12 @@ class Under(Base):
     _parent: Tenure
     _riding: bool
 
-    def __init__(self, engine: Any, op: Acquire, *rest: Any, parent: Tenure, deadline_ns: int, **more: Any) -> None:
+    def __init__(self, engine: Any, op: Acquire, timing: Timing, take: Take, *rest: Any, parent: Tenure) -> None:
         self._parent = parent
         self._riding = op.ttl_ns == 0
-        super().__init__(engine, op, *rest, deadline_ns=NEVER_NS if self._riding else deadline_ns, **more)
+        if self._riding:
+            take = take._replace(deadline_ns=NEVER_NS)
+        super().__init__(engine, op, timing, take, *rest)
 
     @property
     def _deadline_ns(self) -> int:

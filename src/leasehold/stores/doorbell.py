@@ -25,6 +25,8 @@ class Doorbell:
         self._poll = select.poll()
         self._poll.register(self._heard, select.POLLIN)
         self._waiting = self._closed = False
+        self.ready = False
+        """Whether there was something at a socket when last waited."""
 
     def watch(self, descriptor: int) -> None:
         """Wait for this one, too, from now on."""
@@ -39,10 +41,14 @@ class Doorbell:
         """Wait; True if it rang."""
         with self._lock:
             if self._closed:
+                self.ready = False
                 return True
             self._waiting = True
         try:
-            return any(ready == self._heard for ready, _ in self._poll.poll(seconds * 1000)) and self._hush()
+            found = self._poll.poll(seconds * 1000)
+            rang = any(descriptor == self._heard for descriptor, _ in found)
+            self.ready = len(found) > rang
+            return rang and self._hush()
         finally:
             self._stop_waiting()
 

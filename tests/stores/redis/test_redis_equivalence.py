@@ -175,6 +175,27 @@ def test_a_free_resource_that_somebody_waits_for(server: RedisServer, asker: str
         hear(both)
 
 
+@pytest.mark.parametrize("between", [0.000001, 0.1, 4, 6.5])
+def test_turns_that_go_from_one_to_the_next(server: RedisServer, between: float) -> None:
+    """One call an operation: who holds it renews while others queue up, some of them more urgent, or unheard, or gone."""
+    clock = ServerClock()
+    with sides(server, clock, watched=True) as both:
+        follow(clock, ([Acquire("x", "A", "h-A", 60 * SECOND)], 0), both)
+        for waiter, priority, notify in (("B", 0, HERE), ("C", 0, HERE), ("D", 1, HERE), ("E", 0, ""), ("F", 0, HERE)):
+            queued = Acquire("x", waiter, f"h-{waiter}", 60 * SECOND, queue=True, notify=notify, priority=priority)
+            follow(clock, ([queued], 0), both)
+        follow(clock, ([Release("x", "C")], 1), both)
+        for turn in "ADBEF":
+            follow(clock, ([Renew("x", turn, 0, 30 * SECOND)], 0), both)
+            follow(clock, ([Acquire("x", "G", "h-G", SECOND, queue=True, notify=HERE)], 1), both)
+            follow(clock, between, both)
+            follow(clock, ([Release("x", turn)], 0), both)
+            follow(clock, ([Renew("x", turn, 0, 30 * SECOND)], 0), both)
+            for asker in "DBEF":
+                follow(clock, ([Acquire("x", asker, f"h-{asker}", 60 * SECOND)], 1), both)
+            hear(both)
+
+
 def test_a_family_of_leases(server: RedisServer) -> None:
     """A parent renewed for days carries a child that has no time of its own, and its child, along; all end at once."""
     clock = ServerClock()

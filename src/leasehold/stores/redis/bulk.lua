@@ -70,7 +70,7 @@ local function bulk()
     return out
 end
 
-local done = bulk()
+local done = not disputed and bulk()
 if done then
     return done
 end

@@ -96,8 +96,9 @@ class Connections:
             if self._waiting:
                 with self._free:
                     self._free.notify()
-        first = answer if answers == 1 else answer[0]
-        if type(first) is not list and (text := refusal(first)):
+        if type(answer) is list and answers == 1:
+            return answer
+        if text := refusal(answer if answers == 1 else answer[0]):
             raise self._refused(text, wire.node)
         return answer
 

@@ -16,15 +16,19 @@ HARDLY: Final = 0.05
 class Limit:
     """Counts from when it is made. What can't be interrupted, the look-up of a name, counts but may take longer."""
 
-    __slots__ = ("_clock", "began_ns", "seconds")
+    __slots__ = ("_clock", "_whole", "began_ns", "seconds")
 
     def __init__(self, clock: Clock, seconds: float) -> None:
         self._clock = clock
+        self._whole = True
         self.seconds = seconds
         self.began_ns = clock.now()
 
     def left(self) -> float:
         """Return the seconds that are left. Raises `TimeoutError` where none are."""
+        if self._whole:
+            self._whole = False
+            return self.seconds  # the first step comes at once; most calls have no other
         gone = (self._clock.now() - self.began_ns) / SECOND
         if gone < self.seconds * HARDLY:
             return self.seconds

@@ -1,5 +1,5 @@
 -- One operation that nobody disputes, decided before the rules are set up: that takes longer than this does.
--- An acquire of what is free, a renewal or a release of what is held. Whatever isn't so simple goes on to bulk.lua,
+-- An acquire of what is free, a renewal or a release of what is held. Whatever isn't so simple goes on to turn.lua,
 -- with nothing changed. After head.lua.
 
 local KEPT = 60000 -- how long the record of a free resource is kept, in milliseconds
@@ -56,10 +56,29 @@ local function decide(field, packed, floor)
     return record, KEPT, 0, 'released', token, holder
 end
 
-local letter = ARGV[3]
+-- Write what was decided about the only operation, tell whoever watches, and return the answer.
+local function carry_out(key, record, life, time, happened, token, holder)
+    if happened == 'granted' then
+        redis.call('SET', KEYS[1], string.format('%.0f', token))
+    end
+    redis.call('SET', key, record, 'PX', string.format('%.0f', life))
+    if happened and redis.call('PUBSUB', 'NUMSUB', prefix .. 'events')[2] > 0 then
+        redis.call('PUBLISH', prefix .. 'events', cjson.encode({{
+            happened, ARGV[4], string.format('%.0f', token), holder, string.format('%.0f', now),
+            string.format('%.0f', time),
+        }}))
+    end
+    if happened == 'granted' then
+        return {1, token, time}
+    end
+    return {happened and 5 or 3, time}
+end
+
+local disputed -- the record of the only operation, if that isn't simple
+local letter, floor = ARGV[3], 0
 if (letter == 'A' and #ARGV == 11) or (letter == 'N' and #ARGV == 7) or (letter == 'L' and #ARGV == 6) then
     local key = prefix .. 'r:' .. ARGV[4]
-    local packed, floor
+    local packed
     if letter == 'A' then
         local found = redis.call('MGET', key, KEYS[1])
         packed, floor = found[1], tonumber(found[2] or 0)
@@ -69,21 +88,9 @@ if (letter == 'A' and #ARGV == 11) or (letter == 'N' and #ARGV == 7) or (letter 
     if packed then
         local record, life, time, happened, token, holder = decide(3, packed, floor)
         if record then
-            if letter == 'A' then
-                redis.call('SET', KEYS[1], string.format('%.0f', token))
-            end
-            redis.call('SET', key, record, 'PX', string.format('%.0f', life))
-            if happened and redis.call('PUBSUB', 'NUMSUB', prefix .. 'events')[2] > 0 then
-                redis.call('PUBLISH', prefix .. 'events', cjson.encode({{
-                    happened, ARGV[4], string.format('%.0f', token), holder, string.format('%.0f', now),
-                    string.format('%.0f', time),
-                }}))
-            end
-            if letter == 'A' then
-                return {1, token, time}
-            end
-            return {letter == 'N' and 3 or 5, time}
+            return carry_out(key, record, life, time, happened, token, holder)
         end
+        disputed = packed
     end
     fetched[ARGV[4]] = packed
 end

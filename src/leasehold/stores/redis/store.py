@@ -44,7 +44,8 @@ PAGE = 500
 """Names that one call of a scan looks at: others get their turn in between."""
 RECORD_FIELDS = 18
 WAITER_FIELDS = 3
-APPLY = ("head.lua", "quick.lua", "index.lua", "bulk.lua", "table.lua", "apply.lua")
+APPLY = ("head.lua", "quick.lua", "turn.lua", "index.lua", "bulk.lua", "table.lua", "apply.lua")
+RELEASED = Released()
 READ = ("head.lua", "table.lua", "read.lua")
 
 
@@ -108,7 +109,7 @@ class RedisStore:
         """Carry out the operations in one call."""
         if not ops:
             return []
-        request = self._requests.of(ops, self._time())
+        request = self._requests.of(ops, "" if self._now_us is None else self._time())
         urgent = type(ops[0]) is Renew
         try:
             if self._replication is not None and self._replication.concerns(ops):
@@ -211,7 +212,7 @@ def _outcomes(ops: Sequence[Op], answers: list[Any]) -> list[Outcome]:
             outcomes.append(Granted(first, answers[at] * MICROSECOND))
             at += 1
         elif kind == 5:
-            outcomes.append(Released(first * MICROSECOND))
+            outcomes.append(Released(first * MICROSECOND) if first else RELEASED)
         elif kind == 3:
             outcomes.append(Renewed(first * MICROSECOND))
         elif kind in (2, 9):

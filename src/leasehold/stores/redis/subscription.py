@@ -38,6 +38,7 @@ ASK_EVERY = 2.0
 """Seconds after which the server is asked again whether it is the master; it has as many to answer."""
 FIRST_PAUSE = 0.02
 LONGEST_PAUSE = 1.0
+SUMMONS: dict[str, Summons] = {summons: summons for summons in Summons}
 
 
 class RedisSubscription:
@@ -129,14 +130,18 @@ class RedisSubscription:
 
     def _listen(self, wire: Wire, left: float) -> None:
         """Take in what is there, or comes within that time."""
-        if not wire.pending(0) and (self._clock.now() - self._asked_ns) / SECOND >= ASK_EVERY:
-            if not self._answered:
-                raise TimeoutError
-            wire.send(self._where.question, Limit(self._clock, ASK_EVERY))
-            self._asked_ns, self._answered = self._clock.now(), False
-        self._rung = not wire.pending(0) and self._doorbell.wait(min(left, ASK_EVERY))
-        while wire.pending(0):
-            self._take(wire.receive(Limit(self._clock, ASK_EVERY)), wire)
+        answers = wire.complete()  # what came along with the answer to the subscription
+        if not answers:
+            if (self._clock.now() - self._asked_ns) / SECOND >= ASK_EVERY and not wire.pending(0):
+                if not self._answered:
+                    raise TimeoutError
+                wire.send(self._where.question, Limit(self._clock, ASK_EVERY))
+                self._asked_ns, self._answered = self._clock.now(), False
+            self._rung = self._doorbell.wait(min(left, ASK_EVERY))
+            if self._doorbell.ready:
+                answers = wire.take_in()
+        for answer in answers:
+            self._take(answer, wire)
 
     def _take(self, answer: Any, wire: Wire) -> None:
         if not isinstance(answer, PushNotification):
@@ -148,7 +153,7 @@ class RedisSubscription:
         said = json.loads(answer[2])
         if answer[1] == self._channels[0]:
             summons, resource, lease_id = said
-            self._news.append(Notice(self._name, Summons(summons), resource, lease_id))
+            self._news.append(Notice(self._name, SUMMONS[summons], resource, lease_id))
             return
         for kind, resource, token, holder, at_us, ttl_us in said:
             if resource.startswith(self._prefix or ""):

@@ -126,16 +126,17 @@ class Wire:
         """Send the request and return the first answer; a refusal is a `hiredis.ReplyError`, returned and not raised."""
         if (left := limit.left()) != self._timeout:
             self._limit(left)
+        wire, reader = self.socket, self._reader
         try:
-            sent = self.socket.send(request)
+            sent = wire.send(request)
             if sent < len(request) or sent > AT_ONCE:
                 self._send_rest(request[sent:], limit)
-            data = self.socket.recv(RECEIVE)
+            data = wire.recv(RECEIVE)
         except BlockingIOError:
             raise TimeoutError from None
         if data:
-            self._reader.feed(data)
-            if (answer := self._reader.gets()) is not False:  # as a rule all of it comes at once
+            reader.feed(data)
+            if (answer := reader.gets()) is not False:  # as a rule all of it comes at once
                 return answer
         return self.receive(limit)
 
@@ -160,6 +161,27 @@ class Wire:
                 raise ConnectionResetError("the server closed the connection")
             reader.feed(data)
         return answer
+
+    def complete(self) -> list[Any]:
+        """Return the answers that have been received already."""
+        answers = []
+        while (answer := self._reader.gets()) is not False:
+            answers.append(answer)
+        return answers
+
+    def take_in(self) -> list[Any]:
+        """Receive what there is, which must be something, and return the answers that are complete."""
+        try:
+            data = self.socket.recv(RECEIVE)
+            while data and self._decrypted():
+                self._reader.feed(data)
+                data = self.socket.recv(RECEIVE)
+        except BlockingIOError:
+            raise TimeoutError from None
+        if not data:
+            raise ConnectionResetError("the server closed the connection")
+        self._reader.feed(data)
+        return self.complete()
 
     def pending(self, seconds: float) -> bool:
         """Whether there is something to receive, an end included, within that time. In use, that is bad news."""
