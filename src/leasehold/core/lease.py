@@ -17,8 +17,8 @@ def check_resource(name: str) -> str:
     given: object = name
     if (
         isinstance(given, str)
-        and "/" not in given
         and 0 < len(given) <= MAX_RESOURCE_BYTES // 4
+        and "//" not in f"/{given}/"
         and given.isprintable()
     ):
         return given  # most are like that
