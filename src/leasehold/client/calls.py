@@ -1,11 +1,9 @@
-"""Operations from an event loop: they go with the next call that the batcher makes."""
+"""Operations from an event loop: they go with the next call that the batcher makes. Whoever is cancelled takes them back."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING
-
-from leasehold.runtime.batcher import Job
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,18 +12,21 @@ if TYPE_CHECKING:
     from leasehold.runtime.engine import Engine
 
 
-async def call(engine: Engine, op: Op) -> tuple[Outcome, int]:
-    """Have the operation sent with the next batch; return the outcome, and the time before it was sent."""
-    return (await call_each(engine, [op]))[0]
+def call(engine: Engine, op: Op) -> asyncio.Future[tuple[Outcome, int]]:
+    """Have the operation sent with the next batch; the result is the outcome, and the time before it was sent."""
+    answer: asyncio.Future[tuple[Outcome, int]] = asyncio.get_running_loop().create_future()
+    engine.batcher.submit((op, answer))
+    return answer
 
 
 async def call_each(engine: Engine, ops: Sequence[Op]) -> Sequence[tuple[Outcome, int]]:
     """Have several sent together, in as few batches as the store takes them."""
     loop = asyncio.get_running_loop()
-    jobs = [Job(op, loop.create_future(), loop) for op in ops]
-    engine.batcher.submit(*jobs)
+    answers: list[asyncio.Future[tuple[Outcome, int]]] = [loop.create_future() for _ in ops]
+    engine.batcher.submit(*zip(ops, answers, strict=True))
     try:
-        return [await job.answer for job in jobs]
+        return [await answer for answer in answers]
     except asyncio.CancelledError:
-        engine.batcher.withdraw(*jobs)
+        for answer in answers:
+            answer.cancel()
         raise

@@ -18,6 +18,7 @@ def check_resource(name: str) -> str:
     if (
         isinstance(given, str)
         and 0 < len(given) <= MAX_RESOURCE_BYTES // 4
+        and "//" not in f"/{given}/"
         and given.isprintable()
         and ("/" not in given or ("//" not in given and given[0] != "/" != given[-1]))
     ):

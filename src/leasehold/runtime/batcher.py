@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, TypeAlias
 
 from leasehold.core.ops import Unknown
 from leasehold.errors import StoreUnavailable
@@ -19,12 +19,8 @@ if TYPE_CHECKING:
     from leasehold.stores.base import Store
 
 
-class Job(NamedTuple):
-    """An operation, and the future for its outcome and the time before it was sent."""
-
-    op: Op
-    answer: Future[tuple[Outcome, int]]
-    loop: AbstractEventLoop
+Job: TypeAlias = "tuple[Op, Future[tuple[Outcome, int]]]"
+"""An operation, and the future for its outcome and the time before it was sent. One that is cancelled isn't sent."""
 
 
 class Batcher:
@@ -35,14 +31,15 @@ class Batcher:
         self._host = host
         self._clock = host.clock
         self._timeout = timeout
-        self._condition = host.condition(threading.Lock())
+        self._lock = threading.Lock()
+        self._condition = host.condition(self._lock)
         self._jobs: list[Job] = []
         self._thread: object = None
         self._idle = self._closed = False
 
     def submit(self, *jobs: Job) -> None:
         """Send them with the next call, or the next few if they are many."""
-        with self._condition:
+        with self._lock:
             if not self._closed:
                 if self._thread is None:
                     self._thread = self._host.start(self._run, "leasehold-batcher")
@@ -52,14 +49,8 @@ class Batcher:
                     self._condition.notify()
                 return
         closed = Unknown(StoreUnavailable(self._store.guarantees.store, "the client is closed"))
-        for job in jobs:
-            job.answer.set_result((closed, self._clock.mark()))
-
-    def withdraw(self, *jobs: Job) -> None:
-        """Take them back, as far as they haven't been sent."""
-        answers = {job.answer for job in jobs}
-        with self._condition:
-            self._jobs = [job for job in self._jobs if job.answer not in answers]
+        for _, answer in jobs:
+            answer.set_result((closed, self._clock.mark()))
 
     def close(self) -> None:
         """End the thread once what was submitted has been answered."""
@@ -77,21 +68,24 @@ class Batcher:
                     self._idle = True
                     self._condition.wait()
                 jobs, self._jobs = self._jobs[:most], self._jobs[most:]
+            jobs = [job for job in jobs if not job[1].cancelled()]
+            if not jobs:
+                continue
             sent = self._clock.mark()
             try:
-                outcomes = self._store.apply([job.op for job in jobs], timeout=self._timeout)
+                outcomes = self._store.apply([op for op, _ in jobs], timeout=self._timeout)
             except Exception as error:  # noqa: BLE001 - a store must not raise; if one does, its callers must still get an answer
                 log().exception("the store raised")
                 failure = StoreUnavailable(self._store.guarantees.store, type(error).__name__)
                 outcomes = [Unknown(failure)] * len(jobs)
             # To wake a loop takes a system call, so each is woken once.
-            for loop in {job.loop for job in jobs}:
+            for loop in {answer.get_loop() for _, answer in jobs}:
                 with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
                     loop.call_soon_threadsafe(_deliver, loop, jobs, outcomes, sent)
 
 
 def _deliver(loop: AbstractEventLoop, jobs: Sequence[Job], outcomes: Sequence[Outcome], sent: int) -> None:
     """On the loop: answer its own jobs."""
-    for job, outcome in zip(jobs, outcomes, strict=True):
-        if job.loop is loop and not job.answer.done():
-            job.answer.set_result((outcome, sent))
+    for (_, answer), outcome in zip(jobs, outcomes, strict=True):
+        if not answer.done() and answer.get_loop() is loop:
+            answer.set_result((outcome, sent))

@@ -162,7 +162,7 @@ def test_a_node_that_is_back_is_told_what_is_asked_and_not_what_was_withdrawn(
     assert isinstance(ask, Send)
     frame = frames.encode(frames.Ask(10**9, [frames.ITEMS[type(ask.item)](ask.item)]))
     with store._engine.lock:
-        store._engine._flights[10**9] = Flight([(Call([task]), task, ask.attempt)], frame, SYSTEM.now())
+        store._engine._flights[10**9] = Flight([(Call([task]), task, ask)], frame, SYSTEM.now())
         task.number = ask.attempt + withdrawn  # it has begun again since
         before = node.link
         assert before is not None

@@ -104,6 +104,9 @@ SILENCE = Answer(None)
 class Acceptor:
     """The leases of one node. One thread drives it; `starting` makes it."""
 
+    watched = True
+    """Whether anybody wants to hear what happens."""
+
     def __init__(self, config: Config, durable: Durable, incarnation: int, *, silent_until_ns: int = 0) -> None:
         self.config = config
         self.durable = durable
@@ -214,7 +217,8 @@ class Acceptor:
         """Take a lease in."""
         op, n = item.op, item.n
         slot = self.load(op.resource)
-        why = self.refusal(slot, n, op.ttl_ns, op.lock_delay_ns, op.hold_at_least_ns) or self._misplaced(op)
+        why = self.refusal(slot, n, op.ttl_ns, op.lock_delay_ns, op.hold_at_least_ns)
+        why = why or ("" if op.parent is None else self._misplaced(op))
         if why:
             return Refused(why)
         waiting = slot.waiting
@@ -404,6 +408,8 @@ class Acceptor:
         if lock_delay_ns > self.config.max_lock_delay_ns:
             most = self.config.max_lock_delay_ns / SECOND
             return f"the lock delay is {lock_delay_ns / SECOND:.6g} s, and {most:.6g} s are the most here"
+        if n <= self.ceiling and n < TOKEN_LIMIT:
+            return ""
         # A little above the floor is always possible, or who has driven that up to the ceiling would have shut all out.
         highest = max(self.ceiling, min(self.floor_of(slot) + SECOND_US, self.ceiling + DAY_US))
         if n > highest or n >= TOKEN_LIMIT:
@@ -491,12 +497,12 @@ class Acceptor:
         return max(slot.expiry_ns, now + ttl_ns)
 
     def _tell_granted(self, slot: Slot, ttl_ns: int) -> None:
+        if not self.watched:
+            return
         event = Event(EventKind.GRANTED, slot.resource, slot.token, slot.holder, self.wall_us, ttl_ns)
         self.events.append(event)
 
     def _misplaced(self, op: Acquire) -> str:
-        if op.parent is None:
-            return ""
         try:
             rules.check_levels(self, op)
         except ConfigError as error:

@@ -26,12 +26,13 @@ def majority(acceptors: int) -> int:
 class Ballots:
     """What a client knows of numbers. All its proposers share it, so whoever uses it holds the client's lock."""
 
-    __slots__ = ("_floors", "_majority", "used")
+    __slots__ = ("_floors", "_highest", "_majority", "used")
 
     def __init__(self, acceptors: int) -> None:
         self._majority = majority(acceptors)
         self._floors: dict[str, int] = {}
         """By acceptor: the highest number that it has said it won't take."""
+        self._highest = 0
         self.used = 0
         """The highest number that this client has drawn, or seen granted."""
 
@@ -43,6 +44,7 @@ class Ballots:
         """Take note of what one acceptor demands."""
         if floor > self._floors.get(who, 0):
             self._floors[who] = floor
+            self._highest = max(self._highest, floor)
 
     def heeds(self, floor: int, wall_us: int) -> bool:
         """Whether to go above that floor.
@@ -63,6 +65,9 @@ class Ballots:
         return self._draw(self.used + 1, wall_us)
 
     def _draw(self, least: int, wall_us: int) -> int:
+        if least > self._highest:  # mostly: the wall clock is ahead of all that has been granted
+            self.used = least
+            return least
         heeded = [floor for floor in self._floors.values() if floor >= least and self.heeds(floor, wall_us)]
         self.used = max(heeded) + 1 if heeded else least
         return self.used

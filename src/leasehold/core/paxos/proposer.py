@@ -54,10 +54,6 @@ class Proposer:
     """One lease id: from its first request to its end."""
 
     make_session: type[Session] = Session
-    session: Session | None = None
-    """What rides on it, if anything does."""
-    rides: Session | None = None
-    """What it rides on: then it has no deadline of its own."""
     carries = False
     """Whether anything rides on it, or on what it rides on, by way of it."""
     ended = 0
@@ -72,6 +68,7 @@ class Proposer:
     """A number above a floor that isn't heeded, for the next attempt alone: see `_stretch`."""
     _reaching = False
     """This attempt has such a number: whoever refuses it may take another one."""
+    _healing_ns = 0
     _mending = 0
     """How many were handed it, and haven't answered."""
 
@@ -92,9 +89,12 @@ class Proposer:
         """What the holder before has handed over."""
         self.ticket = 0
         """The place in the queue: the highest that a majority gave."""
+        self.session: Session | None = None
+        """What rides on it, if anything does."""
+        self.rides: Session | None = None
+        """What it rides on: then it has no deadline of its own."""
         self.attempt: Attempt | None = None
-        self._numbers = 0
-        self._healing = self._healing_ns = 0
+        self._numbers = self._healing = 0
 
     # --- what drives it -------------------------------------------------------------------------------------------
 
@@ -102,15 +102,18 @@ class Proposer:
         """Begin an attempt to get it. What is held already is renewed: to ask twice changes nothing."""
         if self.token:
             return self.renew(self.op.ttl_ns, now)
-        self.ballots.saw(self.op.seen_token)
-        self.n = self.ballots.fresh(wall_us)
+        ballots = self.ballots
+        if self.op.seen_token > ballots.used:
+            ballots.saw(self.op.seen_token)
+        self.n = ballots.fresh(wall_us)
         self._reaching = False
-        return [self._begin(Kind.ACCEPT, self._request(wall_us), now, self.op.ttl_ns)]
+        return [self._ask(now, wall_us)]
 
-    def _request(self, wall_us: int) -> Accept:
-        if self.op.queue and not self.since_us:
+    def _ask(self, now: int, wall_us: int) -> Send:
+        op = self.op
+        if op.queue and not self.since_us:
             self.since_us = wall_us
-        return Accept(self.op, self.n, self.ticket, since_us=self.since_us)
+        return self._begin(Kind.ACCEPT, Accept(op, self.n, self.ticket, 0, self.since_us), now, op.ttl_ns)
 
     def again(self, now: int, wall_us: int) -> list[Step]:
         """Begin an attempt after a split vote: everybody else is asked to hold back first."""
@@ -130,7 +133,8 @@ class Proposer:
 
     def release(self, op: Release, now: int) -> list[Step]:
         """Give it back, or up. Whoever calls this has stopped acting on it."""
-        self._get_off()
+        if self.rides is not None:
+            self.rides.leave(self)
         self.token = 0
         return [self._begin(Kind.DROP, Drop(op, self.n), now)]
 
@@ -156,8 +160,10 @@ class Proposer:
             return []
         attempt.answers[who] = verdict
         steps = []
-        if isinstance(verdict, Ack) and self.has_family:
-            steps += self._note(attempt, who, verdict, incarnation, now)
+        if isinstance(verdict, Ack):
+            attempt.acked(verdict)
+            if self.session is not None or self.rides is not None:  # it matters who took it in, not only how many did
+                steps += self._note(attempt, who, verdict, incarnation, now)
         elif isinstance(verdict, Gone) and self.session is not None and verdict.reason is not Loss.REVOKED:
             self.session.lost(who)
         if attempt.kept:
@@ -174,7 +180,7 @@ class Proposer:
         if attempt.kept:
             return self._carried(attempt, last=last)
         enough = len(attempt.answers) >= self.majority
-        if attempt.kind is Kind.ACCEPT and attempt.said(Ack) >= self.majority and self.handed_over(attempt) is None:
+        if attempt.kind is Kind.ACCEPT and attempt.acks >= self.majority and self.handed_over(attempt) is None:
             return self._on_majority(attempt, now, last=True)
         if attempt.kind in {Kind.ACCEPT, Kind.PREPARE}:
             blocked = self.believed(attempt)
@@ -192,16 +198,12 @@ class Proposer:
         return self._numbers
 
     def _begin(self, kind: Kind, item: Item, now: int, ttl_ns: int = 0) -> Send:
-        self.attempt = Attempt(kind, self.next_number(), self.n, now, ttl_ns)
+        self._numbers = number = self._numbers + 1
+        self.attempt = Attempt(kind, number, self.n, now, ttl_ns)
         self._reach = 0
-        return Send(self._numbers, item)
+        return Send(number, item)
 
     # --- riding on another one ------------------------------------------------------------------------------------
-
-    @property
-    def has_family(self) -> bool:
-        """Whether it matters which acceptor took it in, and not only how many did."""
-        return self.session is not None or self.rides is not None
 
     def ride(self, parent: Proposer) -> None:
         """Last as long as the parent does: its renewals are ours."""
@@ -289,7 +291,7 @@ class Proposer:
     # --- acquiring ------------------------------------------------------------------------------------------------
 
     def _on_accept(self, attempt: Attempt, now: int, wall_us: int) -> list[Step]:
-        acks = attempt.said(Ack)
+        acks = attempt.acks
         if acks >= self.majority:
             return self._on_majority(attempt, now)
         if acks == len(attempt.answers):
@@ -334,7 +336,7 @@ class Proposer:
         return Refusal(whys[-1]) if len(whys) > self.acceptors - self.majority else None
 
     def _on_majority(self, attempt: Attempt, now: int, *, last: bool = False) -> list[Step]:
-        ttl_ns = attempt.shortest_ns()
+        ttl_ns = attempt.shortest_ns
         deadline = self.deadline(attempt, ttl_ns)
         if self.rides is not None:
             if not self._is_carried():
@@ -355,11 +357,13 @@ class Proposer:
 
     def handed_over(self, attempt: Attempt) -> str | None:
         """Return what the last holder has left; None where that isn't certain yet."""
+        if not attempt.inherits:
+            return ""
         return attempt.handed_over(self.majority, self.acceptors - len(attempt.answers))
 
     def deadline(self, attempt: Attempt, ttl_ns: int) -> int:
         """Return until when it is ours: counted from before the first message left, and short of the clocks' drift."""
-        return self.until(attempt.sent_ns, ttl_ns)
+        return attempt.sent_ns + safe_span(ttl_ns, self.drift)
 
     def until(self, sent_ns: int, ttl_ns: int) -> int:
         """Return how long something lasts for sure that was promised for so long after it was asked for then."""
@@ -409,7 +413,7 @@ class Proposer:
         promised = attempt.said(Promised)
         self._stretch(attempt, promised, wall_us)
         if promised >= self.majority:
-            return [self._begin(Kind.ACCEPT, self._request(wall_us), now, self.op.ttl_ns)]
+            return [self._ask(now, wall_us)]
         if promised + self.acceptors - len(attempt.answers) < self.majority:
             return self._give_up(attempt, BackOff())
         return []
@@ -431,7 +435,7 @@ class Proposer:
             return self._carried(attempt, last=False)
         if self.extended(attempt) >= self.majority:
             return self._on_extended(attempt, now)
-        acks, lows = attempt.said(Ack), self.lows(attempt, wall_us)
+        acks, lows = attempt.acks, self.lows(attempt, wall_us)
         if lows and acks + lows >= self.majority:
             self.n = self.ballots.next(wall_us)
             return self.renew(attempt.ttl_ns, now)
@@ -444,7 +448,7 @@ class Proposer:
         return sum([isinstance(answer, Ack) and answer.extended for answer in attempt.answers.values()])
 
     def _on_extended(self, attempt: Attempt, now: int) -> list[Step]:
-        attempt.granted_ns = ttl_ns = attempt.shortest_ns()
+        attempt.granted_ns = ttl_ns = attempt.shortest_ns
         deadline = self.deadline(attempt, ttl_ns)
         if self.rides is not None:
             self.deadline_ns = self.rides.root.deadline_ns
@@ -500,13 +504,17 @@ class Proposer:
     # --- releasing ------------------------------------------------------------------------------------------------
 
     def _on_drop(self, attempt: Attempt, now: int, wall_us: int) -> list[Step]:  # noqa: ARG002
-        refusal = self.refused(attempt)
-        if refusal is None and len(attempt.answers) - attempt.said(Refused) < self.majority:
-            return []
-        attempt.open = False
-        if refusal is not None:
-            return [refusal]
+        if len(attempt.answers) <= self.acceptors - self.majority:
+            return []  # too few, whatever they say
         free_in = [answer.free_in_ns for answer in attempt.answers.values() if isinstance(answer, Dropped)]
+        if len(free_in) < self.majority:
+            refusal = self.refused(attempt)
+            if refusal is None and len(attempt.answers) - attempt.said(Refused) < self.majority:
+                return []
+            if refusal is not None:
+                attempt.open = False
+                return [refusal]
+        attempt.open = False
         return [Freed(max(free_in, default=None))]
 
 

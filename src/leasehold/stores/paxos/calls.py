@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from leasehold.core.paxos.steps import Send
     from leasehold.stores.paxos.engine import Node
     from leasehold.stores.paxos.tasks import Task
+
+Entry: TypeAlias = "tuple[Call, Task, Send]"
+"""Something to send, and whose answer it is that comes back."""
 
 
 class Call:
     """Some tasks that a thread waits for."""
 
-    __slots__ = ("_left", "_queues", "admitted", "bell", "rung", "tasks")
+    __slots__ = ("_queues", "admitted", "bell", "left", "rung", "tasks")
 
     def __init__(self, tasks: Sequence[Task]) -> None:
         self.tasks = tasks
-        self._left = len(tasks)
+        self.left = len(tasks)
+        """How many of them are not over."""
         self._queues: dict[str, deque[Task] | None] = {}
         """What has to wait until an earlier task of the same call and resource is done."""
         self.admitted = False
@@ -29,14 +34,10 @@ class Call:
         self.bell.acquire()
         self.rung = False
 
-    def settled(self) -> bool:
-        """Whether all of it is over."""
-        return not self._left
-
-    def first(self) -> list[Task]:
+    def first(self) -> Sequence[Task]:
         """Return what may begin at once."""
-        if len(self.tasks) == 1:
-            return list(self.tasks)
+        if len({task.resource for task in self.tasks}) == len(self.tasks):
+            return self.tasks
         ready: list[Task] = []
         for task in self.tasks:
             name = task.resource
@@ -51,8 +52,10 @@ class Call:
         return ready
 
     def over(self, task: Task) -> Task | None:
-        """Take note that a task is done; return the one that may begin now."""
-        self._left -= 1
+        """Take note that a task is done, and wake its thread up if it was the last; return the one that may begin now."""
+        self.left -= 1
+        if not self.left:
+            self.ring()
         queue = self._queues.get(task.resource) if self._queues else None
         return queue.popleft() if queue else None
 
@@ -68,9 +71,7 @@ class Flight:
 
     __slots__ = ("entries", "frame", "heard", "sent_ns", "to", "waiting")
 
-    def __init__(
-        self, entries: list[tuple[Call, Task, int]], frame: bytearray, sent_ns: int, to: Node | None = None
-    ) -> None:
+    def __init__(self, entries: list[Entry], frame: bytearray, sent_ns: int, to: Node | None = None) -> None:
         self.entries = entries
         self.frame = frame
         self.sent_ns = sent_ns
@@ -82,4 +83,4 @@ class Flight:
 
     def is_open(self) -> bool:
         """Whether any of its tasks waits for more answers to it."""
-        return any(not task.done and number and number == task.number for _, task, number in self.entries)
+        return any(not task.done and 0 < send.attempt == task.number for _, task, send in self.entries)

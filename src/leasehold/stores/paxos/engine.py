@@ -13,7 +13,7 @@ import random
 import select
 import threading
 from collections import Counter, OrderedDict, deque
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from leasehold.core.clock import MILLISECOND, SECOND
 from leasehold.core.ops import Unknown
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from leasehold.core.clock import Clock
     from leasehold.core.paxos.steps import Step
     from leasehold.stores.paxos.address import PaxosAddress, Place
+    from leasehold.stores.paxos.calls import Entry
     from leasehold.stores.paxos.link import Link
     from leasehold.stores.paxos.tasks import Task
 
@@ -57,9 +58,6 @@ MOST_FLIGHTS: Final = 4096
 """Frames that are remembered for the sake of nodes that haven't answered them yet."""
 NO_NEWS: Final = frozenset({Ack, Promised, Dropped, Nothing})
 """Verdicts that mean nothing any more to whoever has its answer."""
-
-
-Entry: TypeAlias = "tuple[Call, Task, Send]"
 
 
 class Node:
@@ -139,7 +137,7 @@ class Engine:
         try:
             self._await(call, give_up)
         finally:
-            if not call.settled() or self._reader is call:  # the latter after an interrupt
+            if call.left or self._reader is call:  # the latter after an interrupt
                 with self.lock:
                     self._give_up(call)
                     self._followers.pop(call, None)
@@ -191,7 +189,7 @@ class Engine:
                     and other is not task
                 ):
                     if type(other) is type(task):
-                        task.sharing.append((call, other))
+                        task.sharing = [*task.sharing, (call, other)]
                     else:
                         self._finish(call, other, Unknown(StoreUnavailable("paxos", "overtaken by a later request")))
 
@@ -219,19 +217,16 @@ class Engine:
         call.ring()  # whoever waits has to look at its watch
 
     def _finish(self, call: Call, task: Task, outcome: object) -> None:
-        task.finish(outcome)
+        task.outcome, task.done = outcome, True
         self._over(call, task)
-        if isinstance(task, LeaseTask):
-            for others, sharing in task.sharing:
-                if not sharing.done:
-                    self._finish(others, sharing, outcome)
+        for others, sharing in task.sharing:
+            if not sharing.done:
+                self._finish(others, sharing, outcome)
 
     def _over(self, call: Call, task: Task) -> None:
         following = call.over(task)
         if following is not None:
             self._begin(call, following, self._clock.mark(), self._clock.wall_us())
-        if call.settled():
-            call.ring()
 
     def _give_up(self, call: Call) -> None:
         """Settle what has not been: no more answers are waited for."""
@@ -266,7 +261,7 @@ class Engine:
 
     def _await(self, call: Call, give_up: int) -> None:
         """Read, or wait for somebody who reads, until the call is over."""
-        while not call.settled():
+        while call.left:
             now = self._clock.now()
             if now >= give_up or self._closed:
                 return
@@ -274,7 +269,7 @@ class Engine:
                 if not call.admitted:
                     self._admit()
                 due = self._look_at_watch(call, now) if call.admitted else now + LANE_NS
-                if call.settled():
+                if not call.left:
                     return
                 until = min(give_up, due)
                 reading = self._reader is None
@@ -316,7 +311,7 @@ class Engine:
             self._crowd_bell.release()
             return
         for other in self._followers:
-            if not other.settled():
+            if other.left:
                 other.ring()
                 return
 
@@ -345,8 +340,8 @@ class Engine:
                 else:
                     task.due_ns = now + ATTEMPT_NS
                     self._drop_the_dead(now)
-            if not task.done:
-                due = min(due, task.due_ns)
+            if task.due_ns < due and not task.done:
+                due = task.due_ns
         if self._outbox:
             self._flush(now)
         return due
@@ -359,7 +354,7 @@ class Engine:
 
     def _read_until(self, call: Call, until: int, now: int) -> None:
         """Take in what comes, for all calls, until this one is over or it is time."""
-        while now < until and not call.settled() and not call.rung and not self._closed:
+        while now < until and call.left and not call.rung and not self._closed:
             now = self._read((until - now) / SECOND)
 
     def _read(self, seconds: float) -> int:
@@ -411,11 +406,11 @@ class Engine:
         self._landed(answer.serial, flight, node)
         assert node.link is not None
         who, incarnation = node.link.acceptor, node.link.incarnation
-        for (call, task, number), frame in zip(flight.entries, answer.verdicts, strict=True):
+        for (call, task, send), frame in zip(flight.entries, answer.verdicts, strict=True):
             verdict, was_done = frame.body, task.done
             if was_done and type(verdict) in NO_NEWS and not task.heeds_all:
                 continue
-            steps = task.on_verdict(who, number, verdict, now, wall_us, incarnation=incarnation)
+            steps = task.on_verdict(who, send.attempt, verdict, now, wall_us, incarnation=incarnation)
             if task.done is not was_done:
                 self._over(call, task)
             if steps:
@@ -436,8 +431,8 @@ class Engine:
         """Where all that can be reached have answered, wait for nobody else."""
         if flight.waiting:
             return
-        for call, task, number in flight.entries:
-            if not task.done and number and task.number == number and task.answers() >= self.majority:
+        for call, task, send in flight.entries:
+            if not task.done and send.attempt and task.number == send.attempt and task.answers() >= self.majority:
                 self._time_out(call, task, now, last=False)
 
     def _silent(self, node: Node, message: frames.Silent, now: int) -> None:
@@ -461,7 +456,7 @@ class Engine:
             outbox, self._outbox = self._outbox, []
             for start in range(0, len(outbox), frames.MAX_ITEMS):
                 part = outbox[start : start + frames.MAX_ITEMS]
-                if not any(send.to or send.but for _, _, send in part):
+                if not [send for _, _, send in part if send.to or send.but]:
                     self._launch(part, None, now)
                     continue
                 for node in self.nodes:
@@ -479,7 +474,7 @@ class Engine:
             self._launch(part[:half], to, now)
             self._launch(part[half:], to, now)
             return
-        flight = Flight([(call, task, send.attempt) for call, task, send in part], frame, now, to)
+        flight = Flight(part, frame, now, to)
         self._flights[serial] = flight
         for node in self.nodes if to is None else [to]:
             if node.link is not None:

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from leasehold.stores.paxos.address import Place
 
-CHUNK: Final = 256 * 1024
+CHUNK: Final = 64 * 1024
+"""More at once is fetched from the system, and given back to it, for each reading."""
 MOST_UNSENT: Final = 8 * 1024 * 1024
 """Bytes that wait for a node to take them; beyond that it counts as dead, until it is connected to again."""
 _NOT_NOW: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import os
 import weakref
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from leasehold.core.clock import SECOND
-from leasehold.core.ops import Acquire, Granted, Held, NotHeld, Release, Released, Renew, Renewed, Revoke, Unknown
+from leasehold.core.ops import Acquire, Granted, Held, Release, Renew, Renewed, Revoke, Unknown
 from leasehold.core.paxos.messages import Look, Scan
 from leasehold.core.paxos.proposer import Proposer
 from leasehold.errors import LeaseholdError
@@ -36,14 +36,9 @@ DRIFT: Final = 0.005
 PAGE: Final = 1000
 KEEP_NS: Final = 60 * SECOND
 """How long something is known about a lease that nobody asks about any more."""
+LASTING: Final = frozenset({Granted, Renewed, Unknown})
+"""Outcomes after which there is a lease, or may be."""
 FAR_NS: Final = 365 * 24 * 3600 * SECOND
-
-
-class Known(NamedTuple):
-    """The proposer of a lease, and when it was last of use."""
-
-    proposer: Proposer
-    at_ns: int
 
 
 class PaxosStore:
@@ -82,7 +77,8 @@ class PaxosStore:
         self._clock = clock
         self._space = f"{address.namespace}/"
         self._engine = Engine(address, clock)
-        self._known: dict[tuple[str, str], Known] = {}
+        self._known: dict[tuple[str, str], tuple[Proposer, int]] = {}
+        """The proposer of each lease, and when it was last of use."""
         self._parents: weakref.WeakValueDictionary[tuple[str, int], Proposer] = weakref.WeakValueDictionary()
         """Those that something rides on, by name and token: not to be looked for again and again."""
         self._sweep_at = 1000
@@ -105,7 +101,7 @@ class PaxosStore:
             return [Unknown(error)] * len(ops)
         outcomes: list[Outcome] = [task.outcome for task in tasks]  # type: ignore[misc]
         for op, outcome in zip(ops, outcomes, strict=True):
-            if _is_over(op, outcome):
+            if type(outcome) not in LASTING and _is_over(op, outcome):
                 self._forget((op.resource, op.lease_id))  # type: ignore[union-attr]
         return outcomes
 
@@ -192,31 +188,30 @@ class PaxosStore:
             if op.parent is not None:
                 wanted = wanted._replace(parent=(space + op.parent[0], op.parent[1]))
                 parent = self._parent(op.parent) if op.ttl_ns == 0 else None
-            return AcquireTask(self._proposer(op.resource, wanted, now), parent)
+            return AcquireTask(self._proposer(op, now, wanted), op, parent)
+        if isinstance(op, Release):
+            return ReleaseTask(self._proposer(op, now), Release(space + op.resource, *op[1:]))
         if isinstance(op, Renew):
-            proposer = self._proposer(
-                op.resource, Acquire(space + op.resource, op.lease_id, "", op.ttl_ns), now, new=False
-            )
+            proposer = self._proposer(op, now)
             if not proposer.token:
                 proposer.resume(op.token, now + FAR_NS)
-            return RenewTask(proposer, op.ttl_ns)
-        if isinstance(op, Release):
-            proposer = self._proposer(op.resource, Acquire(space + op.resource, op.lease_id, "", 0), now, new=False)
-            return ReleaseTask(proposer, Release(space + op.resource, *op[1:]))
+            return RenewTask(proposer, op)
         return RevokeTask(Revoke(space + op.resource, *op[1:]), self._engine.acceptors)
 
-    def _proposer(self, resource: str, op: Acquire, now: int, *, new: bool = True) -> Proposer:
-        """Return the proposer of a lease: the one there is, or a fresh one."""
-        key = (resource, op.lease_id)
+    def _proposer(self, op: Acquire | Renew | Release, now: int, wanted: Acquire | None = None) -> Proposer:
+        """Return the proposer of a lease: the one there is, or a fresh one. It may be ``wanted`` on new terms."""
+        key = (op.resource, op.lease_id)
         known = self._known.get(key)
         if known is None:
             engine = self._engine
-            proposer = Proposer(op, acceptors=engine.acceptors, drift=DRIFT, ballots=engine.ballots)
+            if wanted is None:  # somebody else has acquired it
+                wanted = Acquire(self._space + op.resource, op.lease_id, "", op.ttl_ns if isinstance(op, Renew) else 0)
+            proposer = Proposer(wanted, acceptors=engine.acceptors, drift=DRIFT, ballots=engine.ballots)
         else:
-            proposer = known.proposer
-            if new:
-                proposer.op = op
-        self._known[key] = Known(proposer, now)
+            proposer = known[0]
+            if wanted is not None:
+                proposer.op = wanted
+        self._known[key] = (proposer, now)
         if len(self._known) > self._sweep_at:
             self._sweep(now)
         return proposer
@@ -224,8 +219,8 @@ class PaxosStore:
     def _forget(self, key: tuple[str, str]) -> None:
         """Forget a lease that is over, and what rode on it."""
         known = self._known.pop(key, None)
-        if known is not None and known.proposer.session is not None:
-            for rider in list(known.proposer.session.riders.values()):
+        if known is not None and known[0].session is not None:
+            for rider in list(known[0].session.riders.values()):
                 self._known.pop((rider.op.resource.removeprefix(self._space), rider.op.lease_id), None)
 
     def _parent(self, parent: tuple[str, int]) -> Proposer | None:
@@ -233,7 +228,7 @@ class PaxosStore:
         name, token = parent
         found = self._parents.get(parent)
         if found is None or found.token != token:
-            mine = [known.proposer for key, known in list(self._known.items()) if key[0] == name]
+            mine = [proposer for key, (proposer, _) in list(self._known.items()) if key[0] == name]
             found = next((proposer for proposer in mine if proposer.token == token), None)
             if found is not None:
                 self._parents[parent] = found
@@ -241,21 +236,18 @@ class PaxosStore:
 
     def _sweep(self, now: int) -> None:
         """Forget what nobody asks about any more."""
-        for key, known in list(self._known.items()):
-            proposer = known.proposer
+        for key, (proposer, at_ns) in list(self._known.items()):
             deadline = proposer.rides.root.deadline_ns if proposer.rides is not None else proposer.deadline_ns
-            if max(known.at_ns, min(deadline, now)) + KEEP_NS < now:
+            if max(at_ns, min(deadline, now)) + KEEP_NS < now:
                 self._known.pop(key, None)
         self._sweep_at = 2 * len(self._known) + 1000
 
 
 def _is_over(op: Op, outcome: Outcome) -> bool:
-    """Whether nothing more is to be known about a lease."""
+    """Whether nothing more is to be known about a lease that isn't lasting."""
     if isinstance(op, Acquire):
-        return not isinstance(outcome, (Granted, Unknown)) and not (isinstance(outcome, Held) and op.queue)
-    if isinstance(op, Renew):
-        return not isinstance(outcome, (Renewed, Unknown))
-    return isinstance(op, Release) and isinstance(outcome, (Released, NotHeld))
+        return not (isinstance(outcome, Held) and op.queue)
+    return not isinstance(op, Revoke)
 
 
 _all: weakref.WeakSet[PaxosStore] = weakref.WeakSet()

@@ -6,7 +6,7 @@ of it. None of them waits or sends: the engine does.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from leasehold.core.clock import MILLISECOND
 from leasehold.core.ops import Granted, Held, Lost, NotHeld, Released, Renewed, Unknown
@@ -17,10 +17,10 @@ from leasehold.core.paxos.steps import BackOff, Blocked, Ended, Freed, Kept, NoA
 from leasehold.errors import ConfigError, StoreUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from leasehold.core.lease import Contender, Record
-    from leasehold.core.ops import Outcome, Release, Revoke
+    from leasehold.core.ops import Acquire, Outcome, Release, Renew, Revoke
     from leasehold.core.paxos.messages import Item, Verdict
     from leasehold.core.paxos.proposer import Proposer
     from leasehold.core.paxos.steps import Step
@@ -30,12 +30,25 @@ SHORTEST_PAUSE_NS: Final = 2 * MILLISECOND
 LONGEST_PAUSE_NS: Final = 64 * MILLISECOND
 
 
+class Hearing(Protocol):
+    """What hears the nodes."""
+
+    def __call__(
+        self, who: str, number: int, verdict: Verdict, now: int, wall_us: int, *, incarnation: int
+    ) -> list[Step]:
+        """Take in what a node answered to the attempt of that number, and say what follows."""
+        ...
+
+
 class Task:
-    """What all of them share. ``outcome`` or ``error`` is set in the end."""
+    """What all of them share."""
 
-    __slots__ = ("done", "due_ns", "number", "outcome", "tries")
+    __slots__ = ("done", "due_ns", "number", "on_verdict", "outcome", "resource", "sharing", "tries")
 
-    def __init__(self) -> None:
+    def __init__(self, resource: str, on_verdict: Hearing) -> None:
+        self.resource = resource
+        """What it is about: such tasks of one call go one after the other. Nothing has to wait for one without a name."""
+        self.on_verdict = on_verdict
         self.outcome: object = None
         self.done = False
         self.number = 0
@@ -44,11 +57,8 @@ class Task:
         """When to look at it again though nothing came."""
         self.tries = 0
         """How often nobody could win."""
-
-    @property
-    def resource(self) -> str:
-        """What it is about: such tasks of one call go one after the other."""
-        raise NotImplementedError
+        self.sharing: Sequence[tuple[Call, Task]] = ()
+        """Who asked the same before, and gets the same answer."""
 
     @property
     def heeds_all(self) -> bool:
@@ -57,12 +67,6 @@ class Task:
 
     def start(self, now: int, wall_us: int) -> list[Step]:
         """Begin, or begin again."""
-        raise NotImplementedError
-
-    def on_verdict(
-        self, who: str, number: int, verdict: Verdict, now: int, wall_us: int, *, incarnation: int
-    ) -> list[Step]:
-        """Take in what a node answered."""
         raise NotImplementedError
 
     def answers(self) -> int:
@@ -88,29 +92,19 @@ class Task:
 class LeaseTask(Task):
     """An operation on a lease, decided by its proposer."""
 
-    __slots__ = ("proposer", "sharing")
+    __slots__ = ("op", "parent", "proposer")
 
-    def __init__(self, proposer: Proposer) -> None:
-        super().__init__()
+    def __init__(self, proposer: Proposer, op: Acquire | Renew | Release, parent: Proposer | None = None) -> None:
+        super().__init__(proposer.op.resource, proposer.on_verdict)
         self.proposer = proposer
-        self.sharing: list[tuple[Call, LeaseTask]] = []
-        """Who asked the same before, and gets the same answer."""
-
-    @property
-    def resource(self) -> str:
-        """What it is about."""
-        return self.proposer.op.resource
+        self.op = op
+        self.parent = parent
+        """What it rides on, if it is to be acquired and to ride."""
 
     @property
     def heeds_all(self) -> bool:
         """Whether an answer may matter late, because it tells which node has the lease."""
-        return self.proposer.has_family
-
-    def on_verdict(
-        self, who: str, number: int, verdict: Verdict, now: int, wall_us: int, *, incarnation: int
-    ) -> list[Step]:
-        """Take in what a node answered."""
-        return self.proposer.on_verdict(who, number, verdict, now, wall_us, incarnation=incarnation)
+        return self.proposer.session is not None or self.proposer.rides is not None
 
     def answers(self) -> int:
         """Count the nodes that have answered."""
@@ -133,19 +127,13 @@ class LeaseTask(Task):
 class AcquireTask(LeaseTask):
     """Get it."""
 
-    __slots__ = ("_parent", "_split")
-
-    def __init__(self, proposer: Proposer, parent: Proposer | None = None) -> None:
-        super().__init__(proposer)
-        self._parent = parent
-        """What it rides on, if it does."""
-        self._split = False
+    __slots__ = ()
 
     def start(self, now: int, wall_us: int) -> list[Step]:
         """Ask; after a split vote, prepare first."""
-        if self._parent is not None and self.proposer.rides is None:
-            self.proposer.ride(self._parent)
-        if self._split and not self.proposer.token:
+        if self.parent is not None and self.proposer.rides is None:
+            self.proposer.ride(self.parent)
+        if self.tries and not self.proposer.token:
             return self.proposer.again(now, wall_us)
         return self.proposer.acquire(now, wall_us)
 
@@ -157,22 +145,18 @@ class AcquireTask(LeaseTask):
             return Granted(self.proposer.token, step.ttl_ns, self.proposer.state)
         if isinstance(step, Blocked):
             return Held(step.by, step.token, step.remaining_ns, step.position, step.refused)
-        self._split = isinstance(step, BackOff)
         return super().conclude(step, error)
 
 
 class RenewTask(LeaseTask):
     """Keep it."""
 
-    __slots__ = ("_ttl_ns",)
-
-    def __init__(self, proposer: Proposer, ttl_ns: int) -> None:
-        super().__init__(proposer)
-        self._ttl_ns = ttl_ns
+    __slots__ = ()
+    op: Renew
 
     def start(self, now: int, wall_us: int) -> list[Step]:  # noqa: ARG002 - a renewal needs no new number
         """Ask."""
-        return self.proposer.renew(self._ttl_ns, now)
+        return self.proposer.renew(self.op.ttl_ns, now)
 
     def conclude(self, step: Step, error: Callable[[], StoreUnavailable]) -> Outcome | None:
         """Return the outcome that a step means."""
@@ -182,15 +166,12 @@ class RenewTask(LeaseTask):
 class ReleaseTask(LeaseTask):
     """Give it back, or up."""
 
-    __slots__ = ("_op",)
-
-    def __init__(self, proposer: Proposer, op: Release) -> None:
-        super().__init__(proposer)
-        self._op = op
+    __slots__ = ()
+    op: Release
 
     def start(self, now: int, wall_us: int) -> list[Step]:  # noqa: ARG002 - nor does a release
         """Say so."""
-        return self.proposer.release(self._op, now)
+        return self.proposer.release(self.op, now)
 
     def conclude(self, step: Step, error: Callable[[], StoreUnavailable]) -> Outcome | None:
         """Return the outcome that a step means."""
@@ -204,8 +185,8 @@ class CountingTask(Task):
 
     __slots__ = ("_asked", "_item", "_majority", "acceptors", "said")
 
-    def __init__(self, item: Item, acceptors: int) -> None:
-        super().__init__()
+    def __init__(self, item: Item, acceptors: int, resource: str = "") -> None:
+        super().__init__(resource, self.count)
         self._asked = 0
         self._item = item
         self._majority = majority(acceptors)
@@ -218,9 +199,7 @@ class CountingTask(Task):
         self._asked += 1
         return [Send(self._asked, self._item)]
 
-    def on_verdict(
-        self, who: str, number: int, verdict: Verdict, now: int, wall_us: int, *, incarnation: int
-    ) -> list[Step]:
+    def count(self, who: str, number: int, verdict: Verdict, now: int, wall_us: int, *, incarnation: int) -> list[Step]:
         """Count."""
         del now, wall_us, incarnation
         if number == self._asked and not self.done and who not in self.said:
@@ -250,13 +229,8 @@ class RevokeTask(CountingTask):
     __slots__ = ("_op",)
 
     def __init__(self, op: Revoke, acceptors: int) -> None:
-        super().__init__(End(op), acceptors)
+        super().__init__(End(op), acceptors, op.resource)
         self._op = op
-
-    @property
-    def resource(self) -> str:
-        """What it is about."""
-        return self._op.resource
 
     def decide(self) -> None:
         """Finish, if that is enough."""
@@ -281,18 +255,11 @@ class LookTask(CountingTask):
     def __init__(self, item: Look | Scan, acceptors: int) -> None:
         super().__init__(item, acceptors)
 
-    @property
-    def resource(self) -> str:
-        """Nothing has to wait for a look."""
-        return ""
-
-    def on_verdict(
-        self, who: str, number: int, verdict: Verdict, now: int, wall_us: int, *, incarnation: int
-    ) -> list[Step]:
+    def count(self, who: str, number: int, verdict: Verdict, now: int, wall_us: int, *, incarnation: int) -> list[Step]:
         """Count; ask again where a reply had no room for it."""
         if isinstance(verdict, Seen) and verdict.more and not verdict.records and number == self._asked:
             return [BackOff()]
-        return super().on_verdict(who, number, verdict, now, wall_us, incarnation=incarnation)
+        return super().count(who, number, verdict, now, wall_us, incarnation=incarnation)
 
     def views(self) -> list[Seen]:
         """Return what each node shows."""
