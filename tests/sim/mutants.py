@@ -216,8 +216,19 @@ class MendsUnderANewNumber(Proposer):
         steps = super().on_verdict(who, number, verdict, now, wall_us, incarnation=incarnation)
         if number == healing and isinstance(verdict, Low) and self.token:
             self.confirmed_n = self.n
-            return [self.mend(who, self.op.ttl_ns)]
+            return [self.mend(who, self.op.ttl_ns, now)]
         return steps
+
+
+class WaitsForTheNextRenewal(Proposer):
+    """A number that an acceptor demands is confirmed with the next renewal, when that acceptor may demand another one."""
+
+    def _on_handed(
+        self, who: str, number: int, verdict: Verdict, now: int, wall_us: int, *, incarnation: int
+    ) -> list[Send]:
+        steps = super()._on_handed(who, number, verdict, now, wall_us, incarnation=incarnation)
+        self.rise = None
+        return [step for step in steps if not step.aside]
 
 
 # --- silence ------------------------------------------------------------------------------------------------------
@@ -355,6 +366,7 @@ CASTS = {
     "does not close": Cast(acceptor=DoesNotClose),
     "counts fresh installs": Cast(acceptor=InstallsOnRenewal, proposer=CountsFreshInstalls),
     "mends under a new number": Cast(proposer=MendsUnderANewNumber),
+    "waits for the next renewal": Cast(proposer=WaitsForTheNextRenewal),
     "half silence": Cast(node=HalfSilence),
     "silence by today's settings": Cast(node=SilenceByTodaysSettings),
     "keeps the shutdown file": Cast(node=KeepsTheShutdownFile),

@@ -284,6 +284,25 @@ def test_a_lease_outlives_a_node_that_comes_back_with_a_floor_a_month_ahead() ->
     assert not kept(CASTS["follows every floor"])
 
 
+def test_a_lease_outlives_one_node_after_another_though_somebody_waits() -> None:
+    """Whoever waits asks more often than the holder renews, and so leads the node on that was away."""
+
+    def kept(cast: Cast) -> bool:
+        stage = Stage(cast)
+        c0, c1, a, c = stage.client("c0"), stage.client("c1"), stage.nodes["a"], stage.nodes["c"]
+        stage.at(0, c0.want, "x")
+        stage.at(100 * MILLISECOND, c.crash)
+        stage.at(200 * MILLISECOND, c.begin)
+        for turn in range(100):
+            stage.at((300 + 51 * turn) * MILLISECOND, c1.want_again, "x")
+        stage.at(4 * SECOND, a.crash)
+        stage.run(6 * SECOND)
+        return c0.has("x")
+
+    assert kept(REAL)
+    assert not kept(CASTS["waits for the next renewal"])
+
+
 def test_nobody_leads_the_numbers_on_by_a_day_again_and_again() -> None:
     """A client that asks for nearly a day more with each request: the numbers stay within a day of the clocks."""
 

@@ -14,15 +14,15 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from leasehold.core.ops import Renew
-from leasehold.core.paxos.messages import Ack, Extend, Low
-from leasehold.core.paxos.steps import Send
+from leasehold.core.paxos.messages import Ack, Low
+from leasehold.core.paxos.rise import Rise
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from leasehold.core.paxos.messages import Verdict
     from leasehold.core.paxos.proposer import Proposer
+    from leasehold.core.paxos.steps import Send
 
 
 AT_ONCE: Final = 2000
@@ -52,17 +52,6 @@ class Handing(NamedTuple):
     sent_ns: int
 
 
-class Rise(NamedTuple):
-    """A rider whose number rises, because an acceptor that lacks it demands a higher one: a majority confirms it first."""
-
-    rider: Proposer
-    stamp: int
-    n: int
-    sent_ns: int
-    wanted_by: list[str]
-    confirmed_by: set[str]
-
-
 class Session:
     """All that rides on one lease, at any depth."""
 
@@ -82,7 +71,7 @@ class Session:
         """The same, and what has been sent."""
         self._rising: dict[int, Rise] = {}
         """By number, until a majority has confirmed it."""
-        self._risers: dict[int, Rise] = {}
+        self._risers: dict[Proposer, Rise] = {}
         """The same, by rider."""
         self._kept: dict[str, Keeping] = {}
         if root.attempt is not None:
@@ -181,7 +170,7 @@ class Session:
         self._on_the_way = {(one.stamp, one.who) for one in self._handing.values()}
         self._backlog.clear()  # whoever lacks something will say so
         self._rising = {number: one for number, one in self._rising.items() if one.sent_ns > lost_ns}
-        self._risers = {one.stamp: one for one in self._rising.values()}
+        self._risers = {one.lease: one for one in self._rising.values()}
 
     def hand_out(self, riders: Iterable[Proposer], who: str, now: int) -> list[Send]:
         """Send them to an acceptor that lacks them, some at a time."""
@@ -202,7 +191,7 @@ class Session:
                 continue
             number = self.root.next_number()
             self._handing[number] = Handing(rider, one, who, now)
-            sends.append(rider.mend(who, 0)._replace(attempt=number))
+            sends.append(rider.mend(who, 0, now)._replace(attempt=number))
         return sends
 
     @property
@@ -222,36 +211,29 @@ class Session:
         if handing is not None:
             self._on_the_way.discard((handing.stamp, who))
             if isinstance(verdict, Ack):
-                self._took(handing, who, verdict, incarnation, now)
+                self._took(handing.rider, who, incarnation, self.root.until(handing.sent_ns, verdict.ttl_ns), now)
             heeded = isinstance(verdict, Low) and self.root.ballots.heeds(verdict.floor, wall_us)
             raising = self._raise(handing.rider, who, now, wall_us) if heeded else []
             return raising + self._send_some(now)
         rise = self._rising[number]
         if isinstance(verdict, Ack) and verdict.extended:
-            self._took(rise, who, verdict, incarnation, now)
-            rise.confirmed_by.add(who)
-            if len(rise.confirmed_by) == self.majority:
-                rise.rider.confirmed_n = max(rise.rider.confirmed_n, rise.n)
-                del self._rising[number], self._risers[rise.stamp]
-                return [send for lacking in rise.wanted_by for send in self.hand_out([rise.rider], lacking, now)]
-        return []
+            self._took(rise.lease, who, incarnation, self.root.until(rise.sent_ns, verdict.ttl_ns), now)
+        if not rise.confirmed(who, verdict):
+            return []
+        del self._rising[number], self._risers[rise.lease]
+        return [send for lacking in rise.wanted_by for send in self.hand_out([rise.lease], lacking, now)]
 
-    def _took(self, asked: Handing | Rise, who: str, ack: Ack, incarnation: int, now: int) -> None:
-        rider = asked.rider
+    def _took(self, rider: Proposer, who: str, incarnation: int, until_ns: int, now: int) -> None:
         if rider.token:
-            self.acked(rider.stamp(), who, incarnation, rider.until(asked.sent_ns, ack.ttl_ns), now)
+            self.acked(rider.stamp(), who, incarnation, until_ns, now)
 
     def _raise(self, rider: Proposer, who: str, now: int, wall_us: int) -> list[Send]:
         """Let a majority confirm a higher number; then, not before, ``who`` is handed it."""
-        one = rider.stamp()
-        rising = self._risers.get(one)
+        rising = self._risers.get(rider)
         if rising is not None:
             rising.wanted_by.append(who)
         if rising is not None or not rider.token:
             return []
-        rider.n = rider.ballots.next(wall_us)
-        number = self.root.next_number()
-        rise = Rise(rider, one, rider.n, now, [who], set())
-        self._rising[number] = self._risers[one] = rise
-        renewal = Renew(rider.op.resource, rider.op.lease_id, rider.token, 0)
-        return [Send(number, Extend(renewal, rider.n), aside=True)]
+        rise = Rise(rider, self.root.next_number(), who, now, wall_us)
+        self._rising[rise.number] = self._risers[rider] = rise
+        return [rise.ask()]

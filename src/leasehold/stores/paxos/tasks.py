@@ -103,8 +103,8 @@ class LeaseTask(Task):
 
     @property
     def heeds_all(self) -> bool:
-        """Whether an answer may matter late, because it tells which node has the lease."""
-        return self.proposer.has_family
+        """Whether an answer may matter late, because it tells which node has the lease, or confirms a number."""
+        return self.proposer.has_family or self.proposer.rise is not None
 
     def on_verdict(
         self, who: str, number: int, verdict: Verdict, now: int, wall_us: int, *, incarnation: int
