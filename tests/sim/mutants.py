@@ -310,6 +310,13 @@ class CountsAnyAck(Session):
         return []
 
 
+class SaysItOnce(Session):
+    """Whoever didn't hear that a rider was given back is not told again."""
+
+    def shed(self, who: str, listed: Iterable[int] | None, now: int) -> list[Send]:
+        return []
+
+
 class KeepsUnderTheRevoked(Acceptor):
     """What rides under a revoked lease is renewed, though it ends here with that one, and not with the root."""
 
@@ -375,6 +382,7 @@ CASTS = {
     "counts after the bound": Cast(session=CountsAfterTheBound),
     "counts late words": Cast(session=CountsLateWords),
     "counts any ack": Cast(session=CountsAnyAck),
+    "says it once": Cast(session=SaysItOnce),
     "keeps what rides under the revoked": Cast(acceptor=KeepsUnderTheRevoked),
     "believes the root for all": Cast(proposer=BelievesTheRootForAll),
     "takes whatever was left": Cast(proposer=TakesWhateverWasLeft),

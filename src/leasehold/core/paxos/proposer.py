@@ -135,7 +135,7 @@ class Proposer:
 
     def release(self, op: Release, now: int) -> list[Step]:
         """Give it back, or up. Whoever calls this has stopped acting on it."""
-        self._get_off()
+        self._get_off(now)
         self.token = 0
         return [self._begin(Kind.DROP, Drop(op, self.n), now)]
 
@@ -226,9 +226,10 @@ class Proposer:
             self._stamp, self._stamped = stamp(self.op.resource, number), number
         return self._stamp
 
-    def _get_off(self) -> None:
+    def _get_off(self, from_ns: int | None = None) -> None:
+        """Ride no longer. It is over from then on; None: its owner may act on it for as long as on what it rides on."""
         if self.rides is not None:
-            self.rides.leave(self)
+            self.rides.leave(self, self.rides.root.deadline_ns if from_ns is None else from_ns)
 
     def _note(self, attempt: Attempt, who: str, ack: Ack, incarnation: int, now: int) -> list[Send]:
         """Note who keeps what; return what is to be sent to an acceptor that lacks something."""
@@ -237,7 +238,8 @@ class Proposer:
             self.rides.acked(self.stamp(), who, incarnation, until, now)
             return []
         assert self.session is not None
-        return self.session.hand_out(self.session.renewed(who, incarnation, ack.riders, until, now), who, now)
+        lacking = self.session.renewed(who, incarnation, ack.riders, until, now)
+        return self.session.shed(who, ack.riders, now) + self.session.hand_out(lacking, who, now)
 
     def _on_handed(
         self, who: str, number: int, verdict: Verdict, now: int, wall_us: int, *, incarnation: int
@@ -329,6 +331,7 @@ class Proposer:
         if blocked is not None:
             return [] if self._may_be_refused(attempt) else self._wait(attempt, blocked)
         if lows and acks + lows >= self.majority:
+            self._get_off(now)
             return self.acquire(now, wall_us)  # where it was taken in, the next one extends: nothing to withdraw
         if attempt.said(Gone) > self.acceptors - self.majority:
             return self._give_up(attempt, Ended(Loss.EXPIRED))
@@ -442,7 +445,7 @@ class Proposer:
         """Mark the attempt dead and then, not before, take back what it may have left behind."""
         attempt.open = False
         self.attempt = None
-        self._get_off()
+        self._get_off(attempt.sent_ns)
         clean = tuple([who for who, answer in attempt.answers.items() if not isinstance(answer, Ack | Promised)])
         if len(clean) == self.acceptors:
             return [step]

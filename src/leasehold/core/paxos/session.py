@@ -6,7 +6,8 @@ itself, and until when it keeps the root; a rider's deadline is the one that a m
 
 An acceptor's word counts for a rider only if that acceptor took the rider in itself, in the same incarnation, and if
 its time has not run out when the word arrives (`Session.counts`): in between it may have let somebody else have it.
-Whoever lacks a rider is handed it again, under the number that a majority has confirmed, as with any lease.
+Whoever lacks a rider is handed it again, under the number that a majority has confirmed, as with any lease. Whoever still
+has one that was given back, because the word was lost, is told so again: the root would carry it on there.
 """
 
 from __future__ import annotations
@@ -14,15 +15,16 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from leasehold.core.paxos.messages import Ack, Low
+from leasehold.core.ops import Release
+from leasehold.core.paxos.messages import Ack, Drop, Low, Withdraw
 from leasehold.core.paxos.rise import Rise
+from leasehold.core.paxos.steps import Send
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from leasehold.core.paxos.messages import Verdict
     from leasehold.core.paxos.proposer import Proposer
-    from leasehold.core.paxos.steps import Send
 
 
 AT_ONCE: Final = 2000
@@ -52,6 +54,17 @@ class Handing(NamedTuple):
     sent_ns: int
 
 
+class Left(NamedTuple):
+    """A rider that is over, and may not be so everywhere."""
+
+    word: Drop | Withdraw
+    """How to say so."""
+    from_ns: int
+    """Not before: its owner may act on it until then."""
+    clean: set[str]
+    """Who is known not to have it."""
+
+
 class Session:
     """All that rides on one lease, at any depth."""
 
@@ -73,6 +86,10 @@ class Session:
         """By number, until a majority has confirmed it."""
         self._risers: dict[Proposer, Rise] = {}
         """The same, by rider."""
+        self._left: dict[int, Left] = {}
+        """What rode, or was to ride, until who hasn't heard of its end has run out, too."""
+        self._over_then: set[int] = set()
+        """The part of it that was over before the last renewal."""
         self._kept: dict[str, Keeping] = {}
         if root.attempt is not None:
             for who, answer in root.attempt.answers.items():
@@ -84,13 +101,17 @@ class Session:
     def join(self, rider: Proposer) -> None:
         """Carry this lease along from now on: it was granted, or is held all the same."""
         one = rider.stamp()
+        self._left.pop(one, None)
         if one not in self.riders:
             self.riders[one] = rider
             self.fingerprint ^= one
 
-    def leave(self, rider: Proposer) -> None:
-        """Let go of a lease that was given back, or is lost; and of what rides on it."""
+    def leave(self, rider: Proposer, from_ns: int) -> None:
+        """Let go of a lease that is over from then on, because it was given back or is lost; and of what rides on it."""
         one = rider.stamp()
+        name, lease_id = rider.op.resource, rider.op.lease_id
+        word = Drop(Release(name, lease_id), rider.n) if rider.token else Withdraw(name, lease_id, rider.n)
+        self._left[one] = Left(word, from_ns, set())
         if self.riders.pop(one, None) is not None:
             self.fingerprint ^= one
         for keeping in self._kept.values():
@@ -98,7 +119,7 @@ class Session:
         if rider.carries:
             below = (rider.op.resource, rider.token)
             for other in [other for other in self.riders.values() if other.op.parent == below]:
-                self.leave(other)
+                self.leave(other, from_ns)
 
     # --- who keeps them -------------------------------------------------------------------------------------------
 
@@ -125,6 +146,26 @@ class Session:
         if self.riders.keys() <= keeping.riders:
             return []
         return [rider for one, rider in self.riders.items() if one not in keeping.riders]
+
+    def shed(self, who: str, listed: Iterable[int] | None, now: int) -> list[Send]:
+        """Return what is to be said to an acceptor that has something which is over; ``listed`` is as in `renewed`."""
+        if not self._left:
+            return []
+        there = self._asked_about if listed is None else set(listed)
+        for one in self._over_then & self._left.keys() - there:
+            self._left[one].clean.add(who)
+        over = [self._left[one] for one in there & self._left.keys()]
+        return [Send(0, left.word, to=who) for left in over if left.from_ns <= now]
+
+    def _forget_left(self, now: int) -> None:
+        """Forget what all are rid of; or, after a TTL, all but those that are away, for there the root has run out, too."""
+        here = {who for who, keeping in self._kept.items() if now < keeping.until_ns}
+        long_ago = now - self.root.op.ttl_ns
+        self._left = {
+            one: left
+            for one, left in self._left.items()
+            if len(left.clean) < self.root.acceptors and (left.from_ns >= long_ago or here - left.clean)
+        }
 
     def lost(self, who: str) -> None:
         """Take note that this acceptor has not got the root any more, and so nothing that rides on it."""
@@ -165,6 +206,9 @@ class Session:
         What is younger may have been answered already, since nobody listens between two renewals.
         """
         self._asked_about = set(self.riders)
+        if self._left:
+            self._forget_left(now)
+        self._over_then = set(self._left)
         lost_ns = now - self.root.op.ttl_ns
         self._handing = {number: one for number, one in self._handing.items() if one.sent_ns > lost_ns}
         self._on_the_way = {(one.stamp, one.who) for one in self._handing.values()}

@@ -13,6 +13,7 @@ import random
 import select
 import threading
 from collections import OrderedDict, deque
+from itertools import compress
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from leasehold.core.clock import MILLISECOND, SECOND
@@ -584,10 +585,15 @@ class Engine:
         self._by_descriptor[link.descriptor] = node
         self._watch(link)
         for flight in list(self._flights.values()):
-            # What was asked and withdrawn while this node was away must not reach it: the withdrawal won't.
-            if any(not task.done and number and number == task.number for _, task, number in flight.entries):
-                flight.waiting.add(node)
-                self._send(node, flight.frame)
+            # What was asked and withdrawn, or given back, while this node was away must not reach it: that word won't.
+            still = [not task.done and number and number == task.number for _, task, number in flight.entries]
+            if any(still):
+                items = frames.decode_client(flight.frame[4:]).items  # type: ignore[union-attr]
+                part = [
+                    (call, task, Send(number, item.body))
+                    for (call, task, number), item in compress(zip(flight.entries, items, strict=True), still)
+                ]
+                self._launch(part, [node], now)
         self._reached.notify_all()
         self._press()
 
