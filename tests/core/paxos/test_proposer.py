@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from leasehold.core.clock import SECOND
-from leasehold.core.ops import Loss, Revoke
+from leasehold.core.ops import Acquire, Loss, Revoke
 from leasehold.core.paxos.acceptor import Acceptor, Config, Durable
 from leasehold.core.paxos.ballots import DAY_US, Ballots
 from leasehold.core.paxos.messages import Accept, Ack, End, Gone, Look, Low, Seen, Withdraw
+from leasehold.core.paxos.proposer import Proposer
 from leasehold.core.paxos.starting import NOTHING_PROMISED
 from leasehold.core.paxos.steps import BackOff, Blocked, Ended, Freed, Kept, NoAnswer, Refusal, Send, Won
 from leasehold.core.timing import safe_span
@@ -261,6 +262,19 @@ def test_a_lease_known_from_elsewhere_can_be_renewed_and_released() -> None:
     assert isinstance(cluster.renew(heir), Kept)
     assert cluster.release(heir) == Freed(0)
     assert cluster.release(p) == Freed(None)
+
+
+def test_such_a_lease_is_not_handed_out_for_its_terms_are_not_known() -> None:
+    cluster = Cluster()
+    p = cluster.proposer("p", lock_delay_ns=5 * SECOND)
+    assert isinstance(cluster.acquire(p), Won)
+    cluster.acceptors["a"] = back = acceptor("a")
+    heir = Proposer(Acquire("job", "p", "", TTL), acceptors=3, drift=DRIFT, ballots=cluster.ballots)
+    heir.resume(p.token, p.deadline_ns)
+    assert isinstance(cluster.renew(heir), Kept)
+    assert back.load("job").lease_id is None
+    assert isinstance(cluster.renew(p), Kept)
+    assert back.load("job").lock_delay_ns == 5 * SECOND
 
 
 def test_what_no_acceptor_takes_is_refused_with_the_reason() -> None:

@@ -558,6 +558,9 @@ class Acceptor:
     def forget(self, slot: Slot) -> None:
         """Forget a slot; what it promised is promised for all from here on."""
         self.floor = max(self.floor, slot.promised_n)
+        if slot.has_children:
+            ended = self.expiry(slot)
+            rules.end_children(self, slot, ended, ended_ns=ended)  # or nobody would know when their lock delays began
         del self.slots[slot.resource]
         self._families.pop(slot.resource, None)
         siblings = self._families.get(slot.parent) if slot.parent is not None else None

@@ -496,7 +496,8 @@ class Proposer:
     def _mend(self, attempt: Attempt, who: str, now: int) -> list[Step]:
         answer = attempt.answers[who]
         lacking = isinstance(answer, Gone) and answer.reason in {Loss.EXPIRED, Loss.TAKEN}
-        if not (lacking and self.token and attempt.kind is Kind.EXTEND):
+        known = self.token and self.op.holder  # a lease known from elsewhere has terms that aren't
+        if not (lacking and known and attempt.kind is Kind.EXTEND):
             return []
         self._mending.add(who)
         return [self.mend(who, attempt.ttl_ns, now)]
