@@ -216,8 +216,19 @@ class MendsUnderANewNumber(Proposer):
         steps = super().on_verdict(who, number, verdict, now, wall_us, incarnation=incarnation)
         if number == healing and isinstance(verdict, Low) and self.token:
             self.confirmed_n = self.n
-            return [self.mend(who, self.op.ttl_ns)]
+            return [self.mend(who, self.op.ttl_ns, now)]
         return steps
+
+
+class WaitsForTheNextRenewal(Proposer):
+    """A number that an acceptor demands is confirmed with the next renewal, when that acceptor may demand another one."""
+
+    def _on_handed(
+        self, who: str, number: int, verdict: Verdict, now: int, wall_us: int, *, incarnation: int
+    ) -> list[Send]:
+        steps = super()._on_handed(who, number, verdict, now, wall_us, incarnation=incarnation)
+        self.rise = None
+        return [step for step in steps if not step.aside]
 
 
 # --- silence ------------------------------------------------------------------------------------------------------
@@ -299,6 +310,13 @@ class CountsAnyAck(Session):
         return []
 
 
+class SaysItOnce(Session):
+    """Whoever didn't hear that a rider was given back is not told again."""
+
+    def shed(self, who: str, listed: Iterable[int] | None, now: int) -> list[Send]:
+        return []
+
+
 class KeepsUnderTheRevoked(Acceptor):
     """What rides under a revoked lease is renewed, though it ends here with that one, and not with the root."""
 
@@ -355,6 +373,7 @@ CASTS = {
     "does not close": Cast(acceptor=DoesNotClose),
     "counts fresh installs": Cast(acceptor=InstallsOnRenewal, proposer=CountsFreshInstalls),
     "mends under a new number": Cast(proposer=MendsUnderANewNumber),
+    "waits for the next renewal": Cast(proposer=WaitsForTheNextRenewal),
     "half silence": Cast(node=HalfSilence),
     "silence by today's settings": Cast(node=SilenceByTodaysSettings),
     "keeps the shutdown file": Cast(node=KeepsTheShutdownFile),
@@ -363,6 +382,7 @@ CASTS = {
     "counts after the bound": Cast(session=CountsAfterTheBound),
     "counts late words": Cast(session=CountsLateWords),
     "counts any ack": Cast(session=CountsAnyAck),
+    "says it once": Cast(session=SaysItOnce),
     "keeps what rides under the revoked": Cast(acceptor=KeepsUnderTheRevoked),
     "believes the root for all": Cast(proposer=BelievesTheRootForAll),
     "takes whatever was left": Cast(proposer=TakesWhateverWasLeft),

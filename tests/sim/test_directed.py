@@ -284,6 +284,45 @@ def test_a_lease_outlives_a_node_that_comes_back_with_a_floor_a_month_ahead() ->
     assert not kept(CASTS["follows every floor"])
 
 
+def test_a_lease_outlives_one_node_after_another_though_somebody_waits() -> None:
+    """Whoever waits asks more often than the holder renews, and so leads the node on that was away."""
+
+    def kept(cast: Cast) -> bool:
+        stage = Stage(cast)
+        c0, c1, a, c = stage.client("c0"), stage.client("c1"), stage.nodes["a"], stage.nodes["c"]
+        stage.at(0, c0.want, "x")
+        stage.at(100 * MILLISECOND, c.crash)
+        stage.at(200 * MILLISECOND, c.begin)
+        for turn in range(100):
+            stage.at((300 + 51 * turn) * MILLISECOND, c1.want_again, "x")
+        stage.at(4 * SECOND, a.crash)
+        stage.run(6 * SECOND)
+        return c0.has("x")
+
+    assert kept(REAL)
+    assert not kept(CASTS["waits for the next renewal"])
+
+
+def test_what_was_given_back_does_not_live_on_with_its_session_where_that_was_not_heard() -> None:
+    """One node doesn't hear of it, and is needed for a majority when another one fails."""
+
+    def free(cast: Cast) -> bool:
+        stage = Stage(cast, fates=(Fate("c0", "c", Drop, (), until_ns=SECOND),), sessions=True)
+        c0, c1 = stage.client("c0"), stage.client("c1")
+        assert isinstance(c0, SessionActor)
+        stage.at(0, c0.want, "s/c0")
+        stage.at(20 * MILLISECOND, lambda: c0.want("x", c0.session))
+        stage.at(100 * MILLISECOND, c0.release, "x")
+        stage.at(3 * SECOND, stage.nodes["a"].crash)
+        stage.at(3100 * MILLISECOND, c1.want, "x")
+        stage.run(4 * SECOND)
+        assert c0.has("s/c0")
+        return c1.has("x")
+
+    assert free(REAL)
+    assert not free(CASTS["says it once"])
+
+
 def test_nobody_leads_the_numbers_on_by_a_day_again_and_again() -> None:
     """A client that asks for nearly a day more with each request: the numbers stay within a day of the clocks."""
 

@@ -18,6 +18,8 @@ BY_HAND = {
     "seeds before the silence",
     "counts fresh installs",
     "mends under a new number",
+    "says it once",
+    "waits for the next renewal",
     "believes a minority",
     "is led on",
 }

@@ -237,6 +237,21 @@ def test_the_end_of_a_parent_is_the_end_of_its_children() -> None:
     assert ask(node, Look("child"), 0) == Seen(())
 
 
+def test_the_lock_delay_of_a_child_counts_also_when_its_parent_is_forgotten() -> None:
+    node = acceptor()
+    assert ask(node, Accept(asking("s", "session"), 5), 0) == Ack(TTL, extended=False)
+    middle = asking("m", "middle", ttl_ns=0, parent=("session", 5))
+    bottom = asking("b", "bottom", ttl_ns=0, parent=("middle", 6), lock_delay_ns=6 * TTL)
+    for n, op in ((6, middle), (7, bottom)):
+        assert isinstance(ask(node, Accept(op, n), 0), Ack)
+    assert node.collect(3 * TTL) == 2
+    assert set(node.slots) == {"bottom"}
+    held = ask(node, Accept(asking("x", "bottom"), 8), 3 * TTL)
+    assert isinstance(held, HeldBy)
+    assert held.remaining_ns == 4 * TTL
+    assert isinstance(ask(node, Accept(asking("x", "bottom"), 8), 7 * TTL), Ack)
+
+
 def test_look_and_scan_show_what_is_held() -> None:
     node = acceptor()
     for number, name in enumerate(("b/2", "a", "b/1", "b/3")):

@@ -5,17 +5,20 @@ from typing import TYPE_CHECKING
 import pytest
 
 from leasehold.core.clock import SECOND
-from leasehold.core.ops import Loss, Revoke
+from leasehold.core.ops import Acquire, Loss, Revoke
 from leasehold.core.paxos.acceptor import Acceptor, Config, Durable
-from leasehold.core.paxos.ballots import DAY_US
-from leasehold.core.paxos.messages import Accept, Ack, End, Gone, Look, Seen, Withdraw
+from leasehold.core.paxos.ballots import DAY_US, Ballots
+from leasehold.core.paxos.messages import Accept, Ack, End, Gone, Look, Low, Seen, Withdraw
+from leasehold.core.paxos.proposer import Proposer
 from leasehold.core.paxos.starting import NOTHING_PROMISED
 from leasehold.core.paxos.steps import BackOff, Blocked, Ended, Freed, Kept, NoAnswer, Refusal, Send, Won
 from leasehold.core.timing import safe_span
 from tests.core.paxos.cluster import DRIFT, TTL, Cluster, acceptor, ask, asking
 
 if TYPE_CHECKING:
+    from leasehold.core.paxos.messages import Verdict
     from leasehold.core.paxos.slot import Slot
+    from leasehold.core.paxos.steps import Step
 
 
 @pytest.mark.parametrize("acceptors", [3, 5])
@@ -165,12 +168,69 @@ def test_one_that_demands_a_higher_number_gets_it_once_a_majority_knows_that_num
     token = p.token
     cluster.acceptors["c"].floor = p.n + 10**6
     cluster.reachable = {"a", "b", "c"}
-    for _ in range(3):
-        assert isinstance(cluster.renew(p), Kept)
+    assert isinstance(cluster.renew(p), Kept)
     assert cluster.acceptors["a"].slots["job"].n > token
     cluster.reachable = {"b", "c"}
     assert isinstance(cluster.renew(p), Kept)
     assert p.token == token
+
+
+def test_it_gets_it_though_somebody_who_waits_leads_it_on_between_any_two_renewals() -> None:
+    cluster = Cluster()
+    p, waiter = cluster.proposer("p"), cluster.proposer("q", queue=True)
+    waiter.ballots = Ballots(3)  # of another client
+    assert isinstance(cluster.acquire(p), Won)
+    cluster.acceptors["c"] = back = acceptor("c")
+    back.incarnation, back.floor = 2, cluster.wall_us + 10**6
+    for _ in range(2):
+        cluster.now += SECOND
+        assert isinstance(cluster.acquire(waiter), Blocked)
+    assert isinstance(cluster.renew(p), Kept)
+    assert back.load("job").lease_id == "p"
+
+
+def test_a_renewal_says_nothing_until_who_lacks_the_lease_has_it_or_nobody_waits_any_more() -> None:
+    cluster = Cluster()
+    p = cluster.proposer("p")
+    assert isinstance(cluster.acquire(p), Won)
+    (renewal,) = p.renew(TTL, cluster.now)
+    assert isinstance(renewal, Send)
+
+    def hear(who: str, number: int, verdict: Verdict) -> list[Step]:
+        return p.on_verdict(who, number, verdict, cluster.now, cluster.wall_us)
+
+    assert hear("c", renewal.attempt, Gone(Loss.EXPIRED)) == []
+    assert hear("a", renewal.attempt, Ack(TTL, extended=True)) == []
+    (mending,) = hear("b", renewal.attempt, Ack(TTL, extended=True))
+    assert isinstance(mending, Send)
+    (asking,) = hear("c", mending.attempt, Low(p.n + 5))
+    assert isinstance(asking, Send)
+    assert asking.aside
+    assert hear("a", asking.attempt, Ack(TTL, extended=True)) == []
+    (again,) = hear("b", asking.attempt, Ack(TTL, extended=True))
+    assert isinstance(again, Send)
+    assert isinstance(mending.item, Accept)
+    assert (again.to, again.item) == ("c", mending.item._replace(n=p.n))
+    kept = hear("c", again.attempt, Ack(TTL, extended=False))
+    assert kept == [Kept(TTL, p.deadline_ns)]
+
+
+def test_a_number_that_no_majority_has_confirmed_is_not_handed_out_nor_waited_for_in_the_end() -> None:
+    cluster = Cluster()
+    p = cluster.proposer("p")
+    assert isinstance(cluster.acquire(p), Won)
+    cluster.acceptors["a"] = back = acceptor("a")
+    back.floor = p.n + 5
+    (renewal,) = p.renew(TTL, cluster.now)
+    assert isinstance(renewal, Send)
+    (mending,) = cluster._send(p, renewal)
+    assert isinstance(mending, Send)
+    (asking,) = cluster._send(p, mending)
+    assert isinstance(asking, Send)
+    cluster.reachable = {"a", "c"}
+    assert cluster._send(p, asking) == []
+    assert p.on_timeout(renewal.attempt, cluster.now) == [Kept(TTL, p.deadline_ns)]
+    assert back.load("job").lease_id is None
 
 
 def test_a_failed_renewal_takes_nothing_back() -> None:
@@ -202,6 +262,19 @@ def test_a_lease_known_from_elsewhere_can_be_renewed_and_released() -> None:
     assert isinstance(cluster.renew(heir), Kept)
     assert cluster.release(heir) == Freed(0)
     assert cluster.release(p) == Freed(None)
+
+
+def test_such_a_lease_is_not_handed_out_for_its_terms_are_not_known() -> None:
+    cluster = Cluster()
+    p = cluster.proposer("p", lock_delay_ns=5 * SECOND)
+    assert isinstance(cluster.acquire(p), Won)
+    cluster.acceptors["a"] = back = acceptor("a")
+    heir = Proposer(Acquire("job", "p", "", TTL), acceptors=3, drift=DRIFT, ballots=cluster.ballots)
+    heir.resume(p.token, p.deadline_ns)
+    assert isinstance(cluster.renew(heir), Kept)
+    assert back.load("job").lease_id is None
+    assert isinstance(cluster.renew(p), Kept)
+    assert back.load("job").lock_delay_ns == 5 * SECOND
 
 
 def test_what_no_acceptor_takes_is_refused_with_the_reason() -> None:

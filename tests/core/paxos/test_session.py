@@ -8,7 +8,7 @@ import pytest
 
 from leasehold.core.clock import SECOND
 from leasehold.core.ops import Loss, Revoke
-from leasehold.core.paxos.messages import Accept, Ack, End, Extend, Gone
+from leasehold.core.paxos.messages import Accept, Ack, End, Extend, Gone, Low
 from leasehold.core.paxos.riders import fingerprint, riders, stamp
 from leasehold.core.paxos.session import Session
 from leasehold.core.paxos.steps import BackOff, Ended, Kept, NoAnswer, Refusal, Send, Won
@@ -100,8 +100,6 @@ def test_an_acceptor_that_restarted_gets_all_of_it_again_within_one_renewal() ->
     again = Cluster().acceptors["a"]
     again.incarnation, again.floor = 2, 10**9
     family.cluster.acceptors["a"] = again
-    family.later()
-    assert isinstance(family.cluster.renew(family.root), Kept)
     family.later()
     assert isinstance(family.cluster.renew(family.root), Kept)
     family.later("a", "b")
@@ -204,6 +202,108 @@ def test_who_is_given_back_rides_no_longer_nor_does_what_rides_on_it(level: str)
     assert family.cluster.renew(family.root) == Kept(TTL, family.root.deadline_ns)
 
 
+# --- what is over and was not heard of everywhere -----------------------------------------------------------------
+
+
+def others_get(family: Family, name: str, *reachable: str) -> bool:
+    family.cluster.reachable = set(reachable)
+    return isinstance(family.cluster.acquire(family.cluster.proposer("other", resource=name)), Won)
+
+
+def test_what_was_given_back_is_free_after_the_next_renewal_also_where_that_was_not_heard() -> None:
+    family = Family()
+    middle = family.get("middle")
+    family.get("bottom", middle)
+    family.cluster.reachable = {"a", "b"}
+    family.cluster.release(middle)
+    family.later()
+    assert isinstance(family.cluster.renew(family.root), Kept)
+    assert others_get(family, "middle", "b", "c")
+    assert others_get(family, "bottom", "b", "c")
+
+
+@pytest.mark.parametrize("low", [False, True])
+def test_so_is_what_was_asked_for_in_vain(*, low: bool) -> None:
+    family = Family()
+    cluster, rider = family.cluster, family.ask_for("rider")
+    cluster.reachable = {"c"}
+    (asked,) = rider.acquire(cluster.now, cluster.wall_us)
+    assert isinstance(asked, Send)
+    assert cluster._send(rider, asked) == []
+    if low:  # it asks again with a higher number, which the one that took it in doesn't hear of either
+        rider.on_verdict("a", asked.attempt, Low(rider.n), cluster.now, cluster.wall_us)
+        asked = asked._replace(attempt=asked.attempt + 1)
+    assert isinstance(rider.on_timeout(asked.attempt, cluster.now)[-1], NoAnswer)
+    family.later()
+    assert isinstance(cluster.renew(family.root), Kept)
+    assert others_get(family, "rider", "b", "c")
+
+
+def test_what_is_lost_is_left_alone_for_as_long_as_its_owner_may_act_on_it() -> None:
+    family = Family()
+    family.cluster.reachable = {"a", "b"}
+    rider = family.get("rider")
+    until = family.root.deadline_ns
+    family.cluster.now += 2 * TTL // 3
+    family.cluster.reachable = {"b", "c"}
+    fallen = family.cluster.renew(rider, 0)
+    assert isinstance(fallen, Ended)
+    assert fallen.remaining_ns == until - family.cluster.now
+    family.cluster.reachable = {"a", "b", "c"}
+    assert isinstance(family.cluster.renew(family.root), Kept)
+    family.cluster.now = until - 1
+    assert isinstance(family.cluster.renew(family.root), Kept)
+    assert not others_get(family, "rider", "a", "b", "c")
+    family.cluster.now = until + 1
+    assert isinstance(family.cluster.renew(family.root), Kept)
+    assert others_get(family, "rider", "a", "b", "c")
+
+
+def test_who_says_that_it_has_what_it_was_asked_about_may_have_what_left_since() -> None:
+    family = Family()
+    rider, cluster = family.get("rider"), family.cluster
+    (renewal,) = family.root.renew(TTL, cluster.now)
+    assert isinstance(renewal, Send)
+    cluster.reachable = {"a", "b"}
+    cluster.release(rider)
+    for who in "abc":
+        family.root.on_verdict(who, renewal.attempt, Ack(TTL, extended=True), cluster.now, 0, incarnation=1)
+    family.later()
+    assert isinstance(cluster.renew(family.root), Kept)
+    assert others_get(family, "rider", "b", "c")
+
+
+def test_what_is_over_everywhere_is_forgotten_and_a_node_that_is_away_keeps_nothing_in_memory_for_long() -> None:
+    family = Family()
+    for _ in range(3):
+        family.cluster.release(family.get("rider"))
+    assert len(family.session._left) == 3
+    for _ in range(2):
+        assert isinstance(family.cluster.renew(family.root), Kept)
+    assert not family.session._left
+    for number in range(30):
+        family.later("a", "b")
+        family.cluster.release(family.get(f"r{number}"))
+        assert isinstance(family.cluster.renew(family.root), Kept)
+        assert len(family.session._left) <= 5
+
+
+def test_what_left_while_a_node_was_away_is_not_brought_back_there_by_the_session() -> None:
+    """Its record has run out with the session's, and nobody remembers it when that one is handed out again."""
+    family = Family()
+    rider = family.get("rider")
+    family.later("a", "b")
+    family.cluster.release(rider)
+    for _ in range(8):
+        assert isinstance(family.cluster.renew(family.root), Kept)
+        family.later("a", "b")
+    family.later()
+    for _ in range(2):
+        assert isinstance(family.cluster.renew(family.root), Kept)
+    assert family.cluster.acceptors["c"].is_live(family.cluster.acceptors["c"].load("session"), family.cluster.now)
+    assert others_get(family, "rider", "b", "c")
+
+
 def test_a_rider_whose_renewal_is_refused_is_held_all_the_same_and_still_rides() -> None:
     family = Family()
     rider, cluster = family.ask_for("rider"), family.cluster
@@ -226,7 +326,7 @@ def test_a_rider_whose_renewal_is_refused_is_held_all_the_same_and_still_rides()
 def test_what_was_taken_for_lost_and_is_renewed_rides_again() -> None:
     family = Family()
     rider = family.get("rider")
-    family.session.leave(rider)
+    family.session.leave(rider, family.cluster.now)
     for _ in range(2):
         assert isinstance(family.cluster.renew(rider, 0), Kept)
         assert set(family.session.riders.values()) == {rider}

@@ -12,7 +12,7 @@ from leasehold.core.ops import WAITER_LIFE_NS, Loss, Renew
 from leasehold.core.paxos.merging import in_doubt, in_line
 from leasehold.core.paxos.messages import Ack, Extend, Gone, Look, Place, Seen
 from leasehold.core.paxos.steps import Blocked, Ended, Freed, Kept, Won
-from tests.core.paxos.cluster import TTL, Cluster, ask
+from tests.core.paxos.cluster import TTL, Cluster, acceptor, ask
 
 if TYPE_CHECKING:
     from leasehold.core.paxos.proposer import Proposer
@@ -203,6 +203,59 @@ def test_a_challenge_ends_a_lease_once_a_majority_has_heard_of_it() -> None:
     cluster.now += SECOND
     cluster.acquire(cluster.proposer("q", recover=True))
     assert cluster.renew(holder) == Ended(Loss.REVOKED, TTL - 3 * SECOND)
+
+
+def restarted(cluster: Cluster, name: str) -> None:
+    """Let an acceptor lose what it had."""
+    incarnation = cluster.acceptors[name].incarnation + 1
+    cluster.acceptors[name] = acceptor(name)
+    cluster.acceptors[name].incarnation = incarnation
+
+
+def test_a_soft_limit_counts_from_the_grant_also_at_acceptors_that_were_handed_the_lease() -> None:
+    cluster = Cluster()
+    holder = held(cluster, soft_ns=30 * SECOND)
+    for name in "abc":
+        cluster.now += 8 * SECOND
+        restarted(cluster, name)
+        assert isinstance(cluster.renew(holder), Kept)
+    cluster.now += 7 * SECOND
+    cluster.acquire(cluster.proposer("q", recover=True))
+    assert cluster.renew(holder) == Ended(Loss.REVOKED, TTL - 7 * SECOND)
+
+
+def test_it_is_over_at_an_acceptor_that_is_handed_the_lease_later_than_that() -> None:
+    cluster = Cluster()
+    holder = held(cluster, soft_ns=SECOND)
+    cluster.now += 2 * SECOND
+    restarted(cluster, "a")
+    assert isinstance(cluster.renew(holder), Kept)
+    assert cluster.acceptors["a"].load("job").soft_ns == 1
+
+
+def test_a_rider_too_is_handed_out_with_what_is_left_of_its_soft_limit() -> None:
+    cluster = Cluster()
+    root = held(cluster, resource="session")
+    rider = cluster.proposer("r", ttl_ns=0, parent=("session", root.token), soft_ns=30 * SECOND)
+    rider.ride(root)
+    assert isinstance(cluster.acquire(rider), Won)
+    cluster.now += 8 * SECOND
+    restarted(cluster, "a")
+    assert isinstance(cluster.renew(root), Kept)
+    assert 22 * SECOND <= cluster.acceptors["a"].load("job").soft_ns < 22.1 * SECOND
+
+
+def test_the_shortest_time_to_hold_it_counts_from_the_grant_everywhere() -> None:
+    cluster = Cluster()
+    holder = held(cluster, hold_at_least_ns=20 * SECOND)
+    for name in "ab":
+        cluster.now += 8 * SECOND
+        restarted(cluster, name)
+        assert isinstance(cluster.renew(holder), Kept)
+    freed = cluster.release(holder)
+    assert isinstance(freed, Freed)
+    assert freed.free_in_ns is not None
+    assert 4 * SECOND <= freed.free_in_ns < 4.2 * SECOND
 
 
 def renewal(holder: Proposer) -> Renew:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,7 +16,7 @@ from leasehold.errors import StoreUnavailable
 from leasehold.node.disk import DataFolder
 from leasehold.runtime.clock import SYSTEM
 from leasehold.stores.registry import open_store
-from leasehold.testing.conformance.base import PATIENCE, new_id, ns, taken, until
+from leasehold.testing.conformance.base import PATIENCE, new_id, ns, pass_time, taken, until
 from tests.servers.paxos import PaxosCluster, paxos_cluster, paxos_cluster_with_island
 from tests.servers.tunnel import Tunnel
 from tests.stores.paxos.load import Load
@@ -172,6 +173,40 @@ def test_a_node_whose_clock_was_a_month_ahead_when_it_crashed_costs_nobody_anyth
             load.goes_on()
         load.check()
         assert "days ahead" in node.log()
+
+
+def test_a_lease_outlives_one_node_after_another_though_somebody_waits() -> None:
+    """The first one that crashed is handed the lease again, whatever number whoever waits has led it to."""
+    with paxos_cluster(3, "--max-ttl", "2s") as cluster, Client(cluster.url) as holder:
+        first, _, last = cluster.nodes
+        lease = holder.acquire("job", ttl=2)
+        with _waiting(cluster.url, "job"):
+            last.kill()
+            cluster.start(last)
+            pass_time(3)
+            first.kill()
+            pass_time(4)
+            lease.check()
+
+
+@contextlib.contextmanager
+def _waiting(url: str, resource: str) -> Iterator[None]:
+    """Ask for it all the time."""
+    over = threading.Event()
+
+    def ask() -> None:
+        with contextlib.closing(open_store(url, SYSTEM)) as store:
+            while not over.wait(0.1):
+                store.apply([Acquire(resource, mine, "waiter", ns(2), queue=True)], timeout=1)
+
+    mine = new_id()
+    asking = threading.Thread(target=ask)
+    asking.start()
+    try:
+        yield
+    finally:
+        over.set()
+        asking.join()
 
 
 def test_two_of_five_may_die() -> None:

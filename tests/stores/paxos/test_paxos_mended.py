@@ -26,7 +26,7 @@ from tests.servers.paxos import PaxosCluster, PaxosNode, paxos_cluster
 from tests.servers.tunnel import Tunnel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from leasehold.core.ops import Op
     from leasehold.stores.paxos.address import Place
@@ -77,8 +77,12 @@ def test_a_late_copy_of_a_revocation_ends_nobody_elses_lease(force: bool, sent: 
 
 
 def _ends_something(frame: bytes) -> bool:
+    return any(isinstance(item, frames.EndItem) for item in _asked(frame))
+
+
+def _asked(frame: bytes) -> Sequence[frames.ItemFrame]:
     message = frames.decode_client(frame[4:])
-    return isinstance(message, frames.Ask) and isinstance(message.items[0], frames.EndItem)
+    return message.items if isinstance(message, frames.Ask) else ()
 
 
 def test_a_revocation_in_a_batch_means_what_the_batch_has_left(cluster: PaxosCluster) -> None:
@@ -168,7 +172,38 @@ def test_a_node_that_is_back_is_told_what_is_asked_and_not_what_was_withdrawn(
         assert before is not None
         before.shut()
     until(lambda: link_after_a_request() not in {None, before}, "the node to be back")
-    assert (bytes(frame) in sent) is not withdrawn
+    asked = [item.body for frame in sent for item in _asked(frame)]
+    assert (ask.item in asked) is not withdrawn
+    store.close()
+
+
+def test_nor_what_was_given_back_since_though_it_was_asked_together_with_something_else(
+    cluster: PaxosCluster, sent: list[bytes]
+) -> None:
+    store = open_store(f"{cluster.url}?namespace=together", SYSTEM)
+    assert isinstance(store, PaxosStore)
+    taken(store, "other", 1, new_id())
+    (node, *_), now = store._engine.nodes, SYSTEM.now()
+    tasks = [store._task(Acquire(name, new_id(), "h", ns(1)), now) for name in ("over", "open")]
+    asks = [step for task in tasks for step in task.start(now, SYSTEM.wall_us()) if isinstance(step, Send)]
+    frame = frames.encode(frames.Ask(10**9, [frames.ITEMS[type(ask.item)](ask.item) for ask in asks]))
+    entries = [(Call([task]), task, ask) for task, ask in zip(tasks, asks, strict=True)]
+    for task, ask in zip(tasks, asks, strict=True):
+        task.number = ask.attempt
+    tasks[0].finish(None)
+    with store._engine.lock:
+        store._engine._flights[10**9] = Flight(entries, frame, now)
+        before = node.link
+        assert before is not None
+        before.shut()
+
+    def link_after_a_request() -> Link | None:
+        store.apply([Renew("other", new_id(), 1, ns(1))], timeout=1)
+        return node.link
+
+    until(lambda: link_after_a_request() not in {None, before}, "the node to be back")
+    asked = [item.body for frame in sent for item in _asked(frame)]
+    assert [ask.item in asked for ask in asks] == [False, True]
     store.close()
 
 

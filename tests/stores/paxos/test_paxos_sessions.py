@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from leasehold import Client
+from leasehold.core.ops import Acquire, Granted, Release, Released, Renew, Renewed
 from leasehold.errors import StoreUnavailable
 from leasehold.runtime.clock import SYSTEM
-from leasehold.testing.conformance.base import PATIENCE, ns, pass_time, until
+from leasehold.stores.paxos.store import PaxosStore
+from leasehold.stores.registry import open_store
+from leasehold.testing.conformance.base import PATIENCE, new_id, ns, pass_time, until
 from tests.servers.paxos import PaxosCluster, paxos_cluster
+from tests.servers.tunnel import Tunnel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -104,3 +108,37 @@ def test_a_session_goes_on_without_a_minority_and_ends_for_all_at_once_without_a
                 cluster.nodes[1].go_on()
         finally:
             cluster.nodes[0].go_on()
+
+
+def test_what_was_given_back_is_free_with_any_majority_though_one_node_did_not_hear_of_it() -> None:
+    """The way to that node was lost for a while, for less than the session's TTL."""
+    with paxos_cluster(3) as cluster, Tunnel(cluster.nodes[2].port) as tunnel:
+        first, second, _ = cluster.nodes
+        mine = open_store(f"paxos://{first.place},{second.place},127.0.0.1:{tunnel.port}", SYSTEM)
+        assert isinstance(mine, PaxosStore)
+        session, rider = new_id(), new_id()
+        (root,) = mine.apply([Acquire("session", session, "me", ns(20))], timeout=PATIENCE)
+        assert isinstance(root, Granted)
+        (granted,) = mine.apply([Acquire("job", rider, "me", 0, parent=("session", root.token))], timeout=PATIENCE)
+        assert isinstance(granted, Granted)
+        link = mine._engine.nodes[2].link
+        assert link is not None
+        tunnel.swallow()
+        (released,) = mine.apply([Release("job", rider)], timeout=PATIENCE)
+        assert isinstance(released, Released)
+        tunnel.mend()
+        link.shut()
+
+        def renewed() -> bool:
+            (renewal,) = mine.apply([Renew("session", session, root.token, ns(20))], timeout=PATIENCE)
+            assert isinstance(renewal, Renewed)
+            return mine._engine.nodes[2].link not in {None, link}
+
+        until(renewed, "the way back")
+        for _ in range(3):  # the next one tells that node, which may answer when nobody listens
+            renewed()
+        first.kill()
+        with contextlib.closing(open_store(cluster.url, SYSTEM)) as other:
+            (granted,) = other.apply([Acquire("job", new_id(), "other", ns(2))], timeout=PATIENCE)
+        assert isinstance(granted, Granted)
+        mine.close()

@@ -435,13 +435,12 @@ class Acceptor:
             if bound <= now or (op.ttl_ns == 0 and self.ends_apart(op.parent[0])):
                 return Gone(Loss.EXPIRED)
             expiry = bound if op.ttl_ns == 0 else min(expiry, bound)
-        if slot.has_children and not item.token:
+        if slot.has_children:
+            # With the same token too: here it had run out, and what is still wanted under it is handed out again.
             rules.end_children(self, slot, now, ended_ns=self.expiry(slot))
         state = slot.take_on(reservation, self.floor)
         token = item.token or item.n
-        family = slot.has_children
         rules.fill(self, slot, op, now, token=token, expiry_ns=expiry, state=state)
-        slot.has_children = bool(item.token and family)
         slot.n = item.n
         self.promise(slot, item.n, op.lease_id)
         lasts = expiry - now
@@ -565,6 +564,9 @@ class Acceptor:
     def forget(self, slot: Slot) -> None:
         """Forget a slot; what it promised is promised for all from here on."""
         self.floor = max(self.floor, slot.promised_n)
+        if slot.has_children:
+            ended = self.expiry(slot)
+            rules.end_children(self, slot, ended, ended_ns=ended)  # or nobody would know when their lock delays began
         del self.slots[slot.resource]
         self._families.pop(slot.resource, None)
         siblings = self._families.get(slot.parent) if slot.parent is not None else None

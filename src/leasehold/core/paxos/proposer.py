@@ -37,6 +37,7 @@ from leasehold.core.paxos.messages import (
     Withdraw,
 )
 from leasehold.core.paxos.riders import stamp
+from leasehold.core.paxos.rise import Rise
 from leasehold.core.paxos.session import Session
 from leasehold.core.paxos.steps import BackOff, Blocked, Ended, Freed, Kept, NoAnswer, Refusal, Send, Won
 from leasehold.core.timing import safe_span
@@ -69,8 +70,10 @@ class Proposer:
     _reaching = False
     """This attempt has such a number: whoever refuses it may take another one."""
     _healing_ns = 0
-    _mending = 0
-    """How many were handed it, and haven't answered."""
+    rise: Rise | None = None
+    """A higher number, until a majority has confirmed it: an acceptor that lacks the lease demands it."""
+    _since_ns = 0
+    """Since when it is known to be held."""
 
     def __init__(self, op: Acquire, *, acceptors: int, drift: float, ballots: Ballots) -> None:
         self.op = op
@@ -95,6 +98,8 @@ class Proposer:
         """What it rides on: then it has no deadline of its own."""
         self.attempt: Attempt | None = None
         self._numbers = self._healing = 0
+        self._mending: set[str] = set()
+        """Who was handed it, and hasn't answered."""
 
     # --- what drives it -------------------------------------------------------------------------------------------
 
@@ -133,8 +138,7 @@ class Proposer:
 
     def release(self, op: Release, now: int) -> list[Step]:
         """Give it back, or up. Whoever calls this has stopped acting on it."""
-        if self.rides is not None:
-            self.rides.leave(self)
+        self._get_off(now)
         self.token = 0
         return [self._begin(Kind.DROP, Drop(op, self.n), now)]
 
@@ -151,7 +155,11 @@ class Proposer:
         if isinstance(verdict, _TELL_THE_FLOOR):
             self.ballots.heard(who, verdict.floor)
         attempt = self.attempt
-        if number == self._healing or (self.session is not None and self.session.asked_for(number)):
+        if (
+            number == self._healing
+            or (self.rise is not None and number == self.rise.number)
+            or (self.session is not None and self.session.asked_for(number))
+        ):
             steps: list[Step] = [*self._on_handed(who, number, verdict, now, wall_us, incarnation=incarnation)]
             if attempt is not None and attempt.open and attempt.kept:
                 steps += self._carried(attempt, last=False)
@@ -167,7 +175,7 @@ class Proposer:
         elif isinstance(verdict, Gone) and self.session is not None and verdict.reason is not Loss.REVOKED:
             self.session.lost(who)
         if attempt.kept:
-            steps += self._mend(attempt, who)
+            steps += self._mend(attempt, who, now)
         if attempt.open:
             steps += _DECIDING[attempt.kind](self, attempt, now, wall_us)
         return steps
@@ -219,9 +227,10 @@ class Proposer:
             self._stamp, self._stamped = stamp(self.op.resource, number), number
         return self._stamp
 
-    def _get_off(self) -> None:
+    def _get_off(self, from_ns: int | None = None) -> None:
+        """Ride no longer. It is over from then on; None: its owner may act on it for as long as on what it rides on."""
         if self.rides is not None:
-            self.rides.leave(self)
+            self.rides.leave(self, self.rides.root.deadline_ns if from_ns is None else from_ns)
 
     def _note(self, attempt: Attempt, who: str, ack: Ack, incarnation: int, now: int) -> list[Send]:
         """Note who keeps what; return what is to be sent to an acceptor that lacks something."""
@@ -230,23 +239,38 @@ class Proposer:
             self.rides.acked(self.stamp(), who, incarnation, until, now)
             return []
         assert self.session is not None
-        return self.session.hand_out(self.session.renewed(who, incarnation, ack.riders, until, now), who, now)
+        lacking = self.session.renewed(who, incarnation, ack.riders, until, now)
+        return self.session.shed(who, ack.riders, now) + self.session.hand_out(lacking, who, now)
 
     def _on_handed(
         self, who: str, number: int, verdict: Verdict, now: int, wall_us: int, *, incarnation: int
     ) -> list[Send]:
         """Hear from an acceptor that was handed what it lacked: this lease, upon which its riders follow, or a rider."""
-        session = self.session
+        session, rise = self.session, self.rise
+        if rise is not None and number == rise.number:
+            return self._on_rise(rise, who, verdict, now)
         if number != self._healing:
             assert session is not None
             return session.on_verdict(who, number, verdict, now, wall_us, incarnation=incarnation)
-        self._mending = max(0, self._mending - 1)
-        if isinstance(verdict, Low) and self.ballots.heeds(verdict.floor, wall_us):
-            self.n = self.ballots.next(wall_us)  # for the next renewal; what that finds missing is mended again
+        self._mending.discard(who)
+        if isinstance(verdict, Low) and self.token and self.ballots.heeds(verdict.floor, wall_us):
+            if rise is not None:
+                rise.wanted_by.append(who)
+                return []
+            self.rise = Rise(self, self.next_number(), who, now, wall_us)
+            return [self.rise.ask()]
         if session is None or not isinstance(verdict, Ack):
             return []
         until = self.until(self._healing_ns, verdict.ttl_ns)
         return session.hand_out(session.renewed(who, incarnation, (), until, now), who, now)
+
+    def _on_rise(self, rise: Rise, who: str, verdict: Verdict, now: int) -> list[Send]:
+        """Hand it to those who demanded a higher number, once a majority has confirmed that."""
+        if not (self.token and self.attempt is not None and rise.confirmed(who, verdict)):
+            return []
+        self.rise = None
+        self._mending.update(rise.wanted_by)
+        return [self.mend(lacking, self.attempt.ttl_ns, now) for lacking in rise.wanted_by]
 
     def _is_carried(self) -> bool:
         """Whether a majority keeps it for as long as what it rides on is believed to be held."""
@@ -269,7 +293,7 @@ class Proposer:
         """Say that it is kept once that is so for all that rides on it; in the end, that it may not be for some."""
         session = self.session
         more = not last and len(attempt.answers) < self.acceptors
-        if not last and session is not None and (session.is_busy or self._mending):
+        if not last and (self._mending or self.rise is not None or (session is not None and session.is_busy)):
             return []  # whoever lacks something is to have it now: nobody may listen again before the next renewal
         if self.rides is not None and not self._is_carried():
             attempt.open = more
@@ -308,6 +332,7 @@ class Proposer:
         if blocked is not None:
             return [] if self._may_be_refused(attempt) else self._wait(attempt, blocked)
         if lows and acks + lows >= self.majority:
+            self._get_off(now)
             return self.acquire(now, wall_us)  # where it was taken in, the next one extends: nothing to withdraw
         if attempt.said(Gone) > self.acceptors - self.majority:
             return self._give_up(attempt, Ended(Loss.EXPIRED))
@@ -350,6 +375,7 @@ class Proposer:
         attempt.open = False
         self.token = self.confirmed_n = self.n
         self.deadline_ns = deadline
+        self._since_ns = now
         if self.rides is not None:
             self.rides.join(self)
         self.state = state or ""
@@ -422,7 +448,7 @@ class Proposer:
         """Mark the attempt dead and then, not before, take back what it may have left behind."""
         attempt.open = False
         self.attempt = None
-        self._get_off()
+        self._get_off(attempt.sent_ns)
         clean = tuple([who for who, answer in attempt.answers.items() if not isinstance(answer, Ack | Promised)])
         if len(clean) == self.acceptors:
             return [step]
@@ -462,27 +488,36 @@ class Proposer:
             self.deadline_ns = deadline if self._resumed else max(self.deadline_ns, deadline)
             self._resumed = False
         self.confirmed_n = attempt.n
+        self._since_ns = self._since_ns or now
         attempt.kept = True
         self._healing, self._healing_ns = self.next_number(), now
-        self._mending = 0
-        mending = [step for who in attempt.answers for step in self._mend(attempt, who)]
+        self.rise = None
+        self._mending.clear()
+        mending = [step for who in attempt.answers for step in self._mend(attempt, who, now)]
         return [*self._carried(attempt, last=False), *mending]
 
-    def _mend(self, attempt: Attempt, who: str) -> list[Step]:
+    def _mend(self, attempt: Attempt, who: str, now: int) -> list[Step]:
         answer = attempt.answers[who]
         lacking = isinstance(answer, Gone) and answer.reason in {Loss.EXPIRED, Loss.TAKEN}
-        if not (lacking and self.token and attempt.kind is Kind.EXTEND):
+        known = self.token and self.op.holder  # a lease known from elsewhere has terms that aren't
+        if not (lacking and known and attempt.kind is Kind.EXTEND):
             return []
-        self._mending += 1
-        return [self.mend(who, attempt.ttl_ns)]
+        self._mending.add(who)
+        return [self.mend(who, attempt.ttl_ns, now)]
 
-    def mend(self, who: str, ttl_ns: int) -> Send:
+    def mend(self, who: str, ttl_ns: int, now: int) -> Send:
         """Hand the lease to an acceptor that lacks it, under the number that a majority has confirmed.
 
         Under no other: an acceptor that another holder passed through, while this one's clock stood still, demands a
-        higher number than any that a majority confirmed to this one.
+        higher number than any that a majority confirmed to this one. What counts from the grant goes on counting there.
         """
-        op = self.op._replace(queue=False, ttl_ns=ttl_ns)
+        held_ns = safe_span(now - self._since_ns, self.drift)
+        op = self.op._replace(
+            queue=False,
+            ttl_ns=ttl_ns,
+            soft_ns=self.op.soft_ns and max(1, self.op.soft_ns - held_ns),
+            hold_at_least_ns=max(0, self.op.hold_at_least_ns - held_ns),
+        )
         return Send(self._healing, Accept(op, self.confirmed_n, token=self.token), to=who)
 
     def _on_loss(self, attempt: Attempt) -> list[Step]:

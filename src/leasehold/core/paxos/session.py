@@ -6,7 +6,8 @@ itself, and until when it keeps the root; a rider's deadline is the one that a m
 
 An acceptor's word counts for a rider only if that acceptor took the rider in itself, in the same incarnation, and if
 its time has not run out when the word arrives (`Session.counts`): in between it may have let somebody else have it.
-Whoever lacks a rider is handed it again, under the number that a majority has confirmed, as with any lease.
+Whoever lacks a rider is handed it again, under the number that a majority has confirmed, as with any lease. Whoever still
+has one that was given back, because the word was lost, is told so again: the root would carry it on there.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from leasehold.core.ops import Renew
-from leasehold.core.paxos.messages import Ack, Extend, Low
+from leasehold.core.ops import Release
+from leasehold.core.paxos.messages import Ack, Drop, Low, Withdraw
+from leasehold.core.paxos.rise import Rise
 from leasehold.core.paxos.steps import Send
 
 if TYPE_CHECKING:
@@ -52,15 +54,15 @@ class Handing(NamedTuple):
     sent_ns: int
 
 
-class Rise(NamedTuple):
-    """A rider whose number rises, because an acceptor that lacks it demands a higher one: a majority confirms it first."""
+class Left(NamedTuple):
+    """A rider that is over, and may not be so everywhere."""
 
-    rider: Proposer
-    stamp: int
-    n: int
-    sent_ns: int
-    wanted_by: list[str]
-    confirmed_by: set[str]
+    word: Drop | Withdraw
+    """How to say so."""
+    from_ns: int
+    """Not before: its owner may act on it until then."""
+    clean: set[str]
+    """Who is known not to have it."""
 
 
 class Session:
@@ -82,8 +84,12 @@ class Session:
         """The same, and what has been sent."""
         self._rising: dict[int, Rise] = {}
         """By number, until a majority has confirmed it."""
-        self._risers: dict[int, Rise] = {}
+        self._risers: dict[Proposer, Rise] = {}
         """The same, by rider."""
+        self._left: dict[int, Left] = {}
+        """What rode, or was to ride, until who hasn't heard of its end has run out, too."""
+        self._over_then: set[int] = set()
+        """The part of it that was over before the last renewal."""
         self._kept: dict[str, Keeping] = {}
         if root.attempt is not None:
             for who, answer in root.attempt.answers.items():
@@ -95,13 +101,17 @@ class Session:
     def join(self, rider: Proposer) -> None:
         """Carry this lease along from now on: it was granted, or is held all the same."""
         one = rider.stamp()
+        self._left.pop(one, None)
         if one not in self.riders:
             self.riders[one] = rider
             self.fingerprint ^= one
 
-    def leave(self, rider: Proposer) -> None:
-        """Let go of a lease that was given back, or is lost; and of what rides on it."""
+    def leave(self, rider: Proposer, from_ns: int) -> None:
+        """Let go of a lease that is over from then on, because it was given back or is lost; and of what rides on it."""
         one = rider.stamp()
+        name, lease_id = rider.op.resource, rider.op.lease_id
+        word = Drop(Release(name, lease_id), rider.n) if rider.token else Withdraw(name, lease_id, rider.n)
+        self._left[one] = Left(word, from_ns, set())
         if self.riders.pop(one, None) is not None:
             self.fingerprint ^= one
         for keeping in self._kept.values():
@@ -109,7 +119,7 @@ class Session:
         if rider.carries:
             below = (rider.op.resource, rider.token)
             for other in [other for other in self.riders.values() if other.op.parent == below]:
-                self.leave(other)
+                self.leave(other, from_ns)
 
     # --- who keeps them -------------------------------------------------------------------------------------------
 
@@ -136,6 +146,26 @@ class Session:
         if self.riders.keys() <= keeping.riders:
             return []
         return [rider for one, rider in self.riders.items() if one not in keeping.riders]
+
+    def shed(self, who: str, listed: Iterable[int] | None, now: int) -> list[Send]:
+        """Return what is to be said to an acceptor that has something which is over; ``listed`` is as in `renewed`."""
+        if not self._left:
+            return []
+        there = self._asked_about if listed is None else set(listed)
+        for one in self._over_then & self._left.keys() - there:
+            self._left[one].clean.add(who)
+        over = [self._left[one] for one in there & self._left.keys()]
+        return [Send(0, left.word, to=who) for left in over if left.from_ns <= now]
+
+    def _forget_left(self, now: int) -> None:
+        """Forget what all are rid of; or, after a TTL, all but those that are away, for there the root has run out, too."""
+        here = {who for who, keeping in self._kept.items() if now < keeping.until_ns}
+        long_ago = now - self.root.op.ttl_ns
+        self._left = {
+            one: left
+            for one, left in self._left.items()
+            if len(left.clean) < self.root.acceptors and (left.from_ns >= long_ago or here - left.clean)
+        }
 
     def lost(self, who: str) -> None:
         """Take note that this acceptor has not got the root any more, and so nothing that rides on it."""
@@ -176,12 +206,15 @@ class Session:
         What is younger may have been answered already, since nobody listens between two renewals.
         """
         self._asked_about = set(self.riders)
+        if self._left:
+            self._forget_left(now)
+        self._over_then = set(self._left)
         lost_ns = now - self.root.op.ttl_ns
         self._handing = {number: one for number, one in self._handing.items() if one.sent_ns > lost_ns}
         self._on_the_way = {(one.stamp, one.who) for one in self._handing.values()}
         self._backlog.clear()  # whoever lacks something will say so
         self._rising = {number: one for number, one in self._rising.items() if one.sent_ns > lost_ns}
-        self._risers = {one.stamp: one for one in self._rising.values()}
+        self._risers = {one.lease: one for one in self._rising.values()}
 
     def hand_out(self, riders: Iterable[Proposer], who: str, now: int) -> list[Send]:
         """Send them to an acceptor that lacks them, some at a time."""
@@ -202,7 +235,7 @@ class Session:
                 continue
             number = self.root.next_number()
             self._handing[number] = Handing(rider, one, who, now)
-            sends.append(rider.mend(who, 0)._replace(attempt=number))
+            sends.append(rider.mend(who, 0, now)._replace(attempt=number))
         return sends
 
     @property
@@ -222,36 +255,29 @@ class Session:
         if handing is not None:
             self._on_the_way.discard((handing.stamp, who))
             if isinstance(verdict, Ack):
-                self._took(handing, who, verdict, incarnation, now)
+                self._took(handing.rider, who, incarnation, self.root.until(handing.sent_ns, verdict.ttl_ns), now)
             heeded = isinstance(verdict, Low) and self.root.ballots.heeds(verdict.floor, wall_us)
             raising = self._raise(handing.rider, who, now, wall_us) if heeded else []
             return raising + self._send_some(now)
         rise = self._rising[number]
         if isinstance(verdict, Ack) and verdict.extended:
-            self._took(rise, who, verdict, incarnation, now)
-            rise.confirmed_by.add(who)
-            if len(rise.confirmed_by) == self.majority:
-                rise.rider.confirmed_n = max(rise.rider.confirmed_n, rise.n)
-                del self._rising[number], self._risers[rise.stamp]
-                return [send for lacking in rise.wanted_by for send in self.hand_out([rise.rider], lacking, now)]
-        return []
+            self._took(rise.lease, who, incarnation, self.root.until(rise.sent_ns, verdict.ttl_ns), now)
+        if not rise.confirmed(who, verdict):
+            return []
+        del self._rising[number], self._risers[rise.lease]
+        return [send for lacking in rise.wanted_by for send in self.hand_out([rise.lease], lacking, now)]
 
-    def _took(self, asked: Handing | Rise, who: str, ack: Ack, incarnation: int, now: int) -> None:
-        rider = asked.rider
+    def _took(self, rider: Proposer, who: str, incarnation: int, until_ns: int, now: int) -> None:
         if rider.token:
-            self.acked(rider.stamp(), who, incarnation, rider.until(asked.sent_ns, ack.ttl_ns), now)
+            self.acked(rider.stamp(), who, incarnation, until_ns, now)
 
     def _raise(self, rider: Proposer, who: str, now: int, wall_us: int) -> list[Send]:
         """Let a majority confirm a higher number; then, not before, ``who`` is handed it."""
-        one = rider.stamp()
-        rising = self._risers.get(one)
+        rising = self._risers.get(rider)
         if rising is not None:
             rising.wanted_by.append(who)
         if rising is not None or not rider.token:
             return []
-        rider.n = rider.ballots.next(wall_us)
-        number = self.root.next_number()
-        rise = Rise(rider, one, rider.n, now, [who], set())
-        self._rising[number] = self._risers[one] = rise
-        renewal = Renew(rider.op.resource, rider.op.lease_id, rider.token, 0)
-        return [Send(number, Extend(renewal, rider.n), aside=True)]
+        rise = Rise(rider, self.root.next_number(), who, now, wall_us)
+        self._rising[rise.number] = self._risers[rider] = rise
+        return [rise.ask()]

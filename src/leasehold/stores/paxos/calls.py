@@ -81,6 +81,6 @@ class Flight:
         self.heard = 0
         """How many have answered."""
 
-    def is_open(self) -> bool:
-        """Whether any of its tasks waits for more answers to it."""
-        return any(not task.done and 0 < send.attempt == task.number for _, task, send in self.entries)
+    def still_open(self) -> list[Entry]:
+        """Return what waits for more answers to it."""
+        return [entry for entry in self.entries if not entry[1].done and 0 < entry[2].attempt == entry[1].number]

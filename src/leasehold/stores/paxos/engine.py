@@ -424,7 +424,7 @@ class Engine:
         if flight.heard >= self.majority or not waiting:
             self._lanes.pop(serial, None)
             # Where there are too few answers, a node that comes back has yet to be asked.
-            if not waiting and (flight.heard >= self.majority or flight.to is not None or not flight.is_open()):
+            if not waiting and (flight.heard >= self.majority or flight.to is not None or not flight.still_open()):
                 self._flights.pop(serial, None)
 
     def _enough(self, flight: Flight, now: int) -> None:
@@ -600,11 +600,13 @@ class Engine:
         node.heard_ns, node.silent_until_ns = now, 0
         self._by_descriptor[link.descriptor] = node
         self._watch(link)
-        for flight in list(self._flights.values()):
-            # What was asked and withdrawn while this node was away must not reach it: the withdrawal won't.
-            if flight.to in {None, node} and flight.is_open():
-                flight.waiting.add(node)
-                self._send(node, flight.frame)
+        for serial, flight in list(self._flights.items()):
+            if flight.to is node:
+                del self._flights[serial]
+            # What was asked and withdrawn, or given back, while this node was away must not reach it: that word won't.
+            part = flight.still_open() if flight.to in {None, node} else []
+            if part:
+                self._launch(part, node, now)
         self._reached.notify_all()
         self._press()
 

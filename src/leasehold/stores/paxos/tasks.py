@@ -103,8 +103,9 @@ class LeaseTask(Task):
 
     @property
     def heeds_all(self) -> bool:
-        """Whether an answer may matter late, because it tells which node has the lease."""
-        return self.proposer.session is not None or self.proposer.rides is not None
+        """Whether an answer may matter late, because it tells which node has the lease, or confirms a number."""
+        proposer = self.proposer
+        return proposer.session is not None or proposer.rides is not None or proposer.rise is not None
 
     def answers(self) -> int:
         """Count the nodes that have answered."""
