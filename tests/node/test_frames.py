@@ -357,6 +357,7 @@ UNFINISHED = struct.pack(">I", frames.MAX_REQUEST) + bytes(frames.MAX_REQUEST - 
 EVERYTHING = 4 * bytes(frames.encode(frames.Ask(1, [frames.ScanItem(m.Scan("full/"))] * 10)))
 
 
+@pytest.mark.heavy
 @pytest.mark.usefixtures("full")
 @pytest.mark.parametrize("request_of_each", [UNFINISHED, EVERYTHING], ids=["unfinished requests", "unread answers"])
 def test_many_clients_together_do_not_fill_the_memory(node: PaxosNode, request_of_each: bytes) -> None:
@@ -371,8 +372,7 @@ def test_many_clients_together_do_not_fill_the_memory(node: PaxosNode, request_o
             kept = max(kept, memory(node) - before)
             if dropped(node) > already + 10:
                 break
-        else:
-            pytest.fail(f"nobody was dropped, and {kept >> 20} MiB are kept")
+        until(lambda: dropped(node) > already, f"the end for some; {kept >> 20} MiB are kept")
         with Client(f"paxos://{node.place}?namespace=others") as other:
             other.acquire("job", ttl=5, wait=5).release()
     assert kept < 2 * MOST_KEPT
