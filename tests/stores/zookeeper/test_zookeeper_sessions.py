@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import struct
 import threading
 from functools import partial
 from typing import TYPE_CHECKING
@@ -174,6 +175,23 @@ def test_no_server_is_an_error_within_the_timeout() -> None:
         client.acquire("job", ttl=5)
     client.close()
     assert SYSTEM.now() - start < ns(10)
+
+
+def test_a_server_that_ends_the_session_before_it_has_begun_is_asked_later() -> None:
+    """A busy one answers the request for the shortest session there is with its end: a bare header."""
+    header = struct.pack("!iqi", 0, 0, -112)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            with server.accept()[0] as connection:
+                connection.recv(1000)
+                connection.sendall(struct.pack("!i", len(header)) + header)
+
+        thread = Thread(answer)
+        store = open_store(f"zookeeper://127.0.0.1:{server.getsockname()[1]}", SYSTEM)
+        thread.result()
+        assert store.guarantees.max_ttl_ns == type(store).guarantees.max_ttl_ns
+        store.close()
 
 
 def test_what_rides_on_a_lease_is_in_its_session(store: ZooKeeperStore, tree: Tree) -> None:

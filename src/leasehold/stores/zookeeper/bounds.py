@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import re
 import ssl
+import struct
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kazoo.protocol.serialization import CloseInstance, Connect, int_struct
@@ -62,7 +63,10 @@ def _connect(address: ZooKeeperAddress, node: tuple[str, int]) -> socket.socket:
 def _negotiated(address: ZooKeeperAddress, node: tuple[str, int], timeout_ms: int) -> int:
     with _connect(address, node) as connection:
         _send(connection, bytes(Connect(0, 0, timeout_ms, 0, b"\0" * 16, False).serialize()))
-        answer: Any = Connect.deserialize(_receive(connection), 0)[0]
+        try:
+            answer: Any = Connect.deserialize(_receive(connection), 0)[0]
+        except struct.error:  # on a busy server so short a session may end before it has begun
+            raise ConnectionResetError from None
         if answer.time_out <= 0:
             raise ConnectionRefusedError
         _send(connection, int_struct.pack(1) + int_struct.pack(CloseInstance.type))

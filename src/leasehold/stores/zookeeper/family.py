@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 from leasehold.core.ops import Event
 from leasehold.errors import ConfigError
@@ -123,14 +123,11 @@ def end_children(
     [names] = yield [session.call(GetChildren(folder, None))]
     if isinstance(names, Exception):
         return ()
-    ops: list[Any] = []
-    answers = yield [session.call(GetData(f"{layout.leases}/{name}", None)) for name in names]
-    for name, answer in zip(names, answers, strict=True):
-        ops.append(Delete(f"{folder}/{name}", ANY_VERSION))
-        child = seen(answer)
-        if child is None or child.node.get("parent", [None])[-1] != mark:
-            continue
-        [found] = yield [session.call(GetData(layout.id(child.mark), None))]
+    answers = (yield [session.call(GetData(f"{layout.leases}/{name}", None)) for name in names]) if names else []
+    under = [(name, child) for name, child in zip(names, map(seen, answers), strict=True) if _is_under(child, mark)]
+    ids = (yield [session.call(GetData(layout.id(child.mark), None)) for _, child in under]) if under else []
+    ops: list[Any] = [Delete(f"{folder}/{name}", ANY_VERSION) for name in names]
+    for (name, child), found in zip(under, ids, strict=True):
         own = identity(found)
         if own is None or own.is_spent:
             continue
@@ -139,3 +136,8 @@ def end_children(
         ops += deletion(desk, decode(name), child.mark, own.version)
         ops.append(Event(kind, decode(name), child.token, child.holder, desk.clock.wall_us()))
     return (*ops, Delete(folder, ANY_VERSION))
+
+
+def _is_under(child: Seen | None, mark: str) -> TypeGuard[Seen]:
+    """Whether it is a child of that lease still."""
+    return child is not None and child.node.get("parent", [None])[-1] == mark
