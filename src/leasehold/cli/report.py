@@ -23,6 +23,7 @@ class Report:
     def __init__(self, resource: str, *, as_json: bool) -> None:
         self._resource = resource
         self._json = as_json
+        self._lost = False
         with contextlib.suppress(AttributeError, ValueError):
             self._fd = sys.stderr.fileno()
 
@@ -54,6 +55,7 @@ class Report:
 
     def lost(self, reason: Loss, consequence: str) -> None:
         """Say that it is not ours any more."""
+        self._lost = True
         self._say("lost", f"the lease on {self._resource} is lost: {reason}; {consequence}", reason=str(reason))
 
     def stopping(self, signal_name: str, why: str) -> None:
@@ -70,7 +72,9 @@ class Report:
         self._say("suspended", text, remaining=remaining)
 
     def not_released(self, error: Exception, remaining: float) -> None:
-        """Say that the store didn't take it back."""
+        """Say that the store didn't take it back; not if it is lost, and so over, anyway."""
+        if self._lost:
+            return
         text = f"the lease on {self._resource} could not be given back ({error}); it ends by itself within {shown(remaining)}"
         self._say("not_released", text, error=str(error))
 

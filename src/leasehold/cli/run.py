@@ -120,10 +120,8 @@ def _cant_execute(name: str, failure: OSError, report: Report) -> int:
 
 
 def _release(lease: Lease, report: Report) -> None:
-    lost = lease.loss is not None
     try:
         if lease.release():
             report.released()
     except LeaseholdError as error:
-        if not lost:  # else it is over, and that was said
-            report.not_released(error, lease.timing.ttl_ns / SECOND)
+        report.not_released(error, lease.timing.ttl_ns / SECOND)
