@@ -209,26 +209,17 @@ class CountsFreshInstalls(Proposer):
 class MendsUnderANewNumber(Proposer):
     """An acceptor that demands a higher number gets one at once, of which no majority knows."""
 
-    def on_verdict(
-        self, who: str, number: int, verdict: Verdict, now: int, wall_us: int, *, incarnation: int = 0
-    ) -> list[Step]:
-        healing = self._healing
-        steps = super().on_verdict(who, number, verdict, now, wall_us, incarnation=incarnation)
-        if number == healing and isinstance(verdict, Low) and self.token:
-            self.confirmed_n = self.n
-            return [self.mend(who, self.op.ttl_ns, now)]
-        return steps
+    def _raise(self, who: str, now: int, wall_us: int) -> list[Send]:
+        self.n = self.confirmed_n = self.ballots.next(wall_us)
+        return [self.mend(who, self.op.ttl_ns, now)]
 
 
 class WaitsForTheNextRenewal(Proposer):
     """A number that an acceptor demands is confirmed with the next renewal, when that acceptor may demand another one."""
 
-    def _on_handed(
-        self, who: str, number: int, verdict: Verdict, now: int, wall_us: int, *, incarnation: int
-    ) -> list[Send]:
-        steps = super()._on_handed(who, number, verdict, now, wall_us, incarnation=incarnation)
-        self.rise = None
-        return [step for step in steps if not step.aside]
+    def _raise(self, who: str, now: int, wall_us: int) -> list[Send]:
+        self.n = self.ballots.next(wall_us)
+        return []
 
 
 # --- silence ------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from leasehold import Client
-from leasehold.core.ops import Acquire, Granted
+from leasehold.core.ops import Acquire, Granted, Renew, Renewed
 from leasehold.core.paxos.ballots import DAY_US
 from leasehold.errors import StoreUnavailable
 from leasehold.node.disk import DataFolder
@@ -18,7 +18,7 @@ from leasehold.runtime.clock import SYSTEM
 from leasehold.stores.registry import open_store
 from leasehold.testing.conformance.base import PATIENCE, new_id, ns, pass_time, taken, until
 from tests.servers.paxos import PaxosCluster, paxos_cluster, paxos_cluster_with_island
-from tests.servers.tunnel import Tunnel
+from tests.servers.tunnel import SlowTunnel, Tunnel
 from tests.stores.paxos.load import Load
 
 if TYPE_CHECKING:
@@ -187,6 +187,28 @@ def test_a_lease_outlives_one_node_after_another_though_somebody_waits() -> None
             first.kill()
             pass_time(4)
             lease.check()
+
+
+def test_so_it_does_where_that_node_always_answers_last() -> None:
+    """When it says that it lacks the lease, nobody listens any more, and nobody does before the next renewal."""
+    with paxos_cluster(3, "--max-ttl", "2s") as cluster, SlowTunnel(cluster.nodes[2].port) as tunnel:
+        first, second, last = cluster.nodes
+        store = open_store(f"paxos://{first.place},{second.place},127.0.0.1:{tunnel.port}", SYSTEM)
+        mine = new_id()
+        token = taken(store, "job", 2, mine).token
+        tunnel.delay = 0.05
+
+        def renewed() -> bool:
+            pass_time(0.3)
+            return isinstance(store.apply([Renew("job", mine, token, ns(2))], timeout=1)[0], Renewed)
+
+        last.kill()
+        cluster.start(last, wait=False)
+        until(lambda: renewed() and last.state() == "serving", "the node to be back")
+        assert all(renewed() for _ in range(6))
+        first.kill()
+        assert all(renewed() for _ in range(10))
+        store.close()
 
 
 @contextlib.contextmanager

@@ -175,7 +175,7 @@ class Proposer:
         elif isinstance(verdict, Gone) and self.session is not None and verdict.reason is not Loss.REVOKED:
             self.session.lost(who)
         if attempt.kept:
-            steps += self._mend(attempt, who, now)
+            steps += self._mend(attempt, who, now, wall_us)
         if attempt.open:
             steps += _DECIDING[attempt.kind](self, attempt, now, wall_us)
         return steps
@@ -254,15 +254,19 @@ class Proposer:
             return session.on_verdict(who, number, verdict, now, wall_us, incarnation=incarnation)
         self._mending.discard(who)
         if isinstance(verdict, Low) and self.token and self.ballots.heeds(verdict.floor, wall_us):
-            if rise is not None:
-                rise.wanted_by.append(who)
-                return []
-            self.rise = Rise(self, self.next_number(), who, now, wall_us)
-            return [self.rise.ask()]
+            return self._raise(who, now, wall_us)
         if session is None or not isinstance(verdict, Ack):
             return []
         until = self.until(self._healing_ns, verdict.ttl_ns)
         return session.hand_out(session.renewed(who, incarnation, (), until, now), who, now)
+
+    def _raise(self, who: str, now: int, wall_us: int) -> list[Send]:
+        """Let a majority confirm a higher number; then, not before, ``who`` is handed it."""
+        if self.rise is not None:
+            self.rise.wanted_by.append(who)
+            return []
+        self.rise = Rise(self, self.next_number(), who, now, wall_us)
+        return [self.rise.ask()]
 
     def _on_rise(self, rise: Rise, who: str, verdict: Verdict, now: int) -> list[Send]:
         """Hand it to those who demanded a higher number, once a majority has confirmed that."""
@@ -460,7 +464,7 @@ class Proposer:
         if attempt.kept:
             return self._carried(attempt, last=False)
         if self.extended(attempt) >= self.majority:
-            return self._on_extended(attempt, now)
+            return self._on_extended(attempt, now, wall_us)
         acks, lows = attempt.acks, self.lows(attempt, wall_us)
         if lows and acks + lows >= self.majority:
             self.n = self.ballots.next(wall_us)
@@ -473,7 +477,7 @@ class Proposer:
         """Count the acceptors that had it live: a holder whose clock stood still finds too few of them."""
         return sum([isinstance(answer, Ack) and answer.extended for answer in attempt.answers.values()])
 
-    def _on_extended(self, attempt: Attempt, now: int) -> list[Step]:
+    def _on_extended(self, attempt: Attempt, now: int, wall_us: int) -> list[Step]:
         attempt.granted_ns = ttl_ns = attempt.shortest_ns
         deadline = self.deadline(attempt, ttl_ns)
         if self.rides is not None:
@@ -493,15 +497,18 @@ class Proposer:
         self._healing, self._healing_ns = self.next_number(), now
         self.rise = None
         self._mending.clear()
-        mending = [step for who in attempt.answers for step in self._mend(attempt, who, now)]
+        mending = [step for who in attempt.answers for step in self._mend(attempt, who, now, wall_us)]
         return [*self._carried(attempt, last=False), *mending]
 
-    def _mend(self, attempt: Attempt, who: str, now: int) -> list[Step]:
+    def _mend(self, attempt: Attempt, who: str, now: int, wall_us: int) -> list[Step]:
+        """See to it that an acceptor which lacks the lease gets it; not if its terms aren't known, but to somebody else."""
         answer = attempt.answers[who]
-        lacking = isinstance(answer, Gone) and answer.reason in {Loss.EXPIRED, Loss.TAKEN}
-        known = self.token and self.op.holder  # a lease known from elsewhere has terms that aren't
-        if not (lacking and known and attempt.kind is Kind.EXTEND):
+        if not (isinstance(answer, Gone) and answer.reason in {Loss.EXPIRED, Loss.TAKEN}):
             return []
+        if not (self.token and self.op.holder and attempt.kind is Kind.EXTEND):
+            return []
+        if answer.floor > self.confirmed_n and self.ballots.heeds(answer.floor, wall_us):
+            return [*self._raise(who, now, wall_us)]
         self._mending.add(who)
         return [self.mend(who, attempt.ttl_ns, now)]
 

@@ -25,7 +25,7 @@ from leasehold.stores.paxos import frames
 from leasehold.stores.paxos.calls import Call, Flight
 from leasehold.stores.paxos.frames import ITEMS, encode
 from leasehold.stores.paxos.link import connect
-from leasehold.stores.paxos.tasks import LONGEST_PAUSE_NS, SHORTEST_PAUSE_NS, LeaseTask
+from leasehold.stores.paxos.tasks import LONGEST_PAUSE_NS, SHORTEST_PAUSE_NS, LeaseTask, RenewTask
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -133,6 +133,8 @@ class Engine:
             raise StoreUnavailable("paxos", "the store is closed")
         self._arrivals.append(call)
         with self.lock:
+            if self._reader is None and any(isinstance(task, RenewTask) for task in tasks):
+                self._take_in(self._poll.poll(0))  # who was slow to answer the last renewal may lack something
             self._admit()
         try:
             self._await(call, give_up)
@@ -361,21 +363,26 @@ class Engine:
         """Take in what is there, or comes within that time; return when that was."""
         ready = self._poll.poll(seconds * 1000)
         with self.lock:
-            # Once for all of it: each reading may be a call of the system.
-            now, wall_us = self._clock.now(), self._clock.wall_us()
-            if self._closed:
-                return now
-            for descriptor, event in ready:
-                if descriptor == self._pipe[0]:
-                    with contextlib.suppress(BlockingIOError):
-                        os.read(descriptor, 1024)
-                    continue
-                node = self._by_descriptor.get(descriptor)
-                if node is not None:
-                    self._hear(node, event, now, wall_us)
-            if self._outbox:
-                self._flush(now)
-            self._admit()
+            now = self._take_in(ready)
+            if not self._closed:
+                self._admit()
+        return now
+
+    def _take_in(self, ready: list[tuple[int, int]]) -> int:
+        # Once for all of it: each reading may be a call of the system.
+        now, wall_us = self._clock.now(), self._clock.wall_us()
+        if self._closed:
+            return now
+        for descriptor, event in ready:
+            if descriptor == self._pipe[0]:
+                with contextlib.suppress(BlockingIOError):
+                    os.read(descriptor, 1024)
+                continue
+            node = self._by_descriptor.get(descriptor)
+            if node is not None:
+                self._hear(node, event, now, wall_us)
+        if self._outbox:
+            self._flush(now)
         return now
 
     # --- what nodes say -------------------------------------------------------------------------------------------
