@@ -47,9 +47,6 @@ class AsyncLease(Tenure):
     """That one, and those that have entered it again."""
     _tasks: set[asyncio.Task[Any]] | None = None
 
-    def _settle_in(self) -> None:
-        self._loop = asyncio.get_running_loop()
-
     @property
     def lost(self) -> asyncio.Event:
         """An event to await: set when the lease is lost or released."""
@@ -225,6 +222,7 @@ class AsyncChildLease(Under, AsyncLease):
 
 def hold(engine: Engine, op: Acquire, terms: Terms, take: Take, sent_ns: int) -> AsyncLease:
     """Make the lease of what was granted, to this task, and have it renewed."""
+    loop = asyncio.get_running_loop()
     make = AsyncLease if terms.parent is None else partial(AsyncChildLease, parent=terms.parent)
     lease = make(
         engine,
@@ -233,11 +231,11 @@ def hold(engine: Engine, op: Acquire, terms: Terms, take: Take, sent_ns: int) ->
         token=take.token,
         sent_ns=sent_ns,
         deadline_ns=take.deadline_ns,
-        owner=asyncio.current_task(),
+        owner=asyncio.current_task(loop),
         max_hold_ns=terms.max_hold_ns,
         stall_after_ns=terms.stall_after_ns,
         inherited=take.state,
     )
-    lease._settle_in()
+    lease._loop = loop
     engine.hold(lease)
     return lease

@@ -69,7 +69,8 @@ def check_wait(wait: Duration) -> int:
 
 def make_claim(engine: Engine, resource: str, terms: Terms, wait: Duration | None) -> Claim:
     """Return a fresh attempt, with a lease id of its own."""
-    refuse_cycle(resource, terms.parent)
+    if terms.parent is not None:
+        refuse_cycle(resource, terms.parent)
     wait_ns = None if wait is None else check_wait(wait)
     now = engine.clock.now()
     op = Acquire(
@@ -88,12 +89,11 @@ def make_claim(engine: Engine, resource: str, terms: Terms, wait: Duration | Non
     return Claim(op, terms.timing, wait_until_ns=until, patience_ns=int(engine.timeout * 1e9))
 
 
-def refuse_cycle(resource: str, parent: Tenure | None) -> None:
+def refuse_cycle(resource: str, parent: Tenure) -> None:
     """Refuse a resource that would stand under itself."""
-    above = parent
+    above: Tenure | None = parent
     while above is not None:
         if above.resource == resource:
-            assert parent is not None
             raise ConfigError(f"{resource!r} can't stand under {parent.resource!r}, which is or stands under it")
         above = above.parent
 

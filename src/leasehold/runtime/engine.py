@@ -78,7 +78,7 @@ class Engine:
     def hold(self, tenure: Tenure) -> None:
         """Take the lease on: from here on it is renewed and watched."""
         self.seen_token = max(self.seen_token, tenure.token)
-        self.held[tenure.id] = tenure
+        self.held[tenure._op.lease_id] = tenure
         if not tenure._carried:
             self.keeper.add(tenure)
         if tenure._parent is not None:
@@ -88,7 +88,7 @@ class Engine:
 
     def forget(self, tenure: Tenure) -> None:
         """Let go of a lease that is over."""
-        self.held.pop(tenure.id, None)
+        self.held.pop(tenure._op.lease_id, None)
         self.keeper.drop(tenure)
 
     def abandon(self, tenure: Tenure, reason: Loss) -> None:
