@@ -47,9 +47,6 @@ class AsyncLease(Tenure):
     """That one, and those that have entered it again."""
     _tasks: set[asyncio.Task[Any]] | None = None
 
-    def _settle_in(self) -> None:
-        self._loop = asyncio.get_running_loop()
-
     @property
     def lost(self) -> asyncio.Event:
         """An event to await: set when the lease is lost or released."""
@@ -226,8 +223,9 @@ class AsyncChildLease(Under, AsyncLease):
 def hold(engine: Engine, op: Acquire, terms: Terms, take: Take, sent_ns: int) -> AsyncLease:
     """Make the lease of what was granted, to this task, and have it renewed."""
     timing, _, max_hold_ns, stall_after_ns, _, parent = terms
+    loop = asyncio.get_running_loop()
     make = AsyncLease if parent is None else partial(AsyncChildLease, parent=parent)
-    lease = make(engine, op, timing, take, sent_ns, asyncio.current_task(), max_hold_ns, stall_after_ns)
-    lease._settle_in()
+    lease = make(engine, op, timing, take, sent_ns, asyncio.current_task(loop), max_hold_ns, stall_after_ns)
+    lease._loop = loop
     engine.hold(lease)
     return lease
