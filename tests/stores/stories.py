@@ -79,6 +79,23 @@ passes = st.sampled_from([0.000001, 0.02, 0.1, 1, 3, 7, 61])
 steps = st.one_of(calls, calls, calls, calls, passes, st.sampled_from(["back", "forward", "collect"]))
 stories = st.lists(steps, min_size=10, max_size=40)
 
+# Most of those who queue up want nothing else: one call an operation, about one resource, by a few who come and go.
+few = st.sampled_from("ABCD")
+lining_up = st.builds(
+    lambda lease_id, ttl, queue, notify: Acquire("x", lease_id, "h-" + lease_id, ttl, queue, notify),
+    few,
+    ttls,
+    st.sampled_from([True, True, True, False]),
+    st.sampled_from([HERE, HERE, HERE, ""]),
+)
+ending = st.builds(Release, st.just("x"), few)
+going_on = st.builds(Renew, st.just("x"), few, st.sampled_from([0, 0, 0, -1]), ttls)
+turn = st.tuples(
+    st.lists(st.one_of(lining_up, lining_up, lining_up, ending, ending, going_on, operations), min_size=1, max_size=1),
+    st.integers(0, 1),
+)
+turns = st.lists(st.one_of(*[turn] * 7, passes, st.sampled_from(["back", "collect"])), min_size=10, max_size=40)
+
 
 EPISODES: dict[str, list[Any]] = {
     "priorities, and a bound": [

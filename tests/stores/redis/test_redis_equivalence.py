@@ -35,6 +35,7 @@ from tests.stores.stories import (
     many_on_one_resource,
     more_abandoned_than_remembered,
     stories,
+    turns,
 )
 
 if TYPE_CHECKING:
@@ -110,6 +111,16 @@ def sides(server: RedisServer, clock: FakeClock, *, watched: bool) -> Iterator[t
 def test_redis_does_what_memory_does(server: RedisServer, *, watched: bool, story: list[Any]) -> None:
     clock = ServerClock()
     with sides(server, clock, watched=watched) as both:
+        for step in story:
+            follow(clock, step, both)
+            hear(both)
+
+
+@settings(max_examples=scaled(2000), deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink))
+@given(story=turns)
+def test_turns_go_from_one_to_the_next_as_in_memory(server: RedisServer, story: list[Any]) -> None:
+    clock = ServerClock()
+    with sides(server, clock, watched=True) as both:
         for step in story:
             follow(clock, step, both)
             hear(both)

@@ -165,7 +165,7 @@ class PostgresSubscription:
         """Take in what is there, or comes within that time. True: something may have been missed."""
         due = max(0.0, (self._refresh_ns - self._clock.now()) / SECOND)
         self._rung = self._doorbell.wait(min(left, due))
-        if wire.pending(0):
+        if self._doorbell.ready or wire.pending(0):
             self._take(wire)
             return False
         return self._clock.now() >= self._refresh_ns and self._refresh(wire)

@@ -14,7 +14,6 @@
 --
 -- Nothing is written before all is decided, so that an error on the way leaves everything as it was.
 
-local WAITER_LIFE = 6000000
 local TOMBSTONE = 60000000
 local MOST_TOMBSTONES = 10000
 local TOKEN_LIMIT = 9007199254740992

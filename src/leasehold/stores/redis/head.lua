@@ -22,3 +22,4 @@ local PLAIN, TAILED = 1, 2
 local HEAD = '<BddHc0ddddHc0Bc0Hc0I4c0'
 local fetched = {} -- by resource: its record as Redis has it, or false
 local RESERVATION = 100000 -- for how long a resource is kept for the one whose turn it is
+local WAITER_LIFE = 6000000 -- for how long a waiter keeps its place without showing up

@@ -86,9 +86,11 @@ if (letter == 'A' and #ARGV == 11) or (letter == 'N' and #ARGV == 7) or (letter 
         packed = redis.call('GET', key)
     end
     if packed then
-        local record, life, time, happened, token, holder = decide(3, packed, floor)
-        if record then
-            return carry_out(key, record, life, time, happened, token, holder)
+        if string.byte(packed) == PLAIN then
+            local record, life, time, happened, token, holder = decide(3, packed, floor)
+            if record then
+                return carry_out(key, record, life, time, happened, token, holder)
+            end
         end
         disputed = packed
     end
