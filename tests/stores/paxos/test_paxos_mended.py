@@ -233,7 +233,8 @@ def test_a_lost_disk_is_not_seeded_with_numbers_that_are_absurd() -> None:
         cluster.start(b)
         cluster.start(a, wait=False)
         until(lambda: "days ahead, and are not taken over" in a.log(), "the question")
-        assert a.state() == "seeding"
+        a.wait("seeding", "silent")
+        assert '"event": "seeded"' not in a.log()
         assert "leasehold_node_high_water_mark 0\n" in a.get("metrics")[1]
 
 
