@@ -100,6 +100,12 @@ def test_a_minimum_beyond_the_maximum_is_refused(face: Any) -> None:
         face.acquire("x", ttl=1, hold_at_least=6, max_hold=5)
 
 
+def test_a_lock_delay_that_outlasts_what_is_remembered_of_the_parent(client: Client) -> None:
+    with client.acquire("above", ttl=5) as above, pytest.raises(ConfigError, match="under a parent 60 s are the most"):
+        client.acquire("below", parent=above, lock_delay=61)
+    client.acquire("alone", ttl=5, lock_delay=61).release()
+
+
 def test_what_can_not_be_under_a_parent(face: Any, memory_url: str) -> None:
     parent = face.acquire("parent", ttl=5)
     for wish in (

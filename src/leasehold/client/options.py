@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
-from leasehold.core.clock import HOUR
+from leasehold.core.clock import HOUR, SECOND
 from leasehold.core.lease import encode_metadata, encode_state
 from leasehold.core.ops import LONGEST_RESERVATION_NS, Release
 from leasehold.core.timing import Renewal, Timing, to_ns
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 HIGHEST_PRIORITY = 2**31 - 1
 LONGEST_NS = 366 * 24 * HOUR
 """What a store may be asked to count at most."""
+LONGEST_DELAY_BELOW_NS = 60 * SECOND
+"""For so long stores remember that a parent has ended; without that, nobody knows when the delay began."""
 
 
 class Options(TypedDict, total=False):
@@ -40,7 +42,8 @@ class Options(TypedDict, total=False):
     grace: Duration | None
     """For so long after its deadline it is stopped, not lost: if nobody wanted it meanwhile, a renewal brings it back."""
     lock_delay: Duration | None
-    """After an expiry, not after a release, nobody gets the resource for so long: for what can't check tokens."""
+    """After an expiry, not after a release, nobody gets the resource for so long: for what can't check tokens. Under a
+    parent 60 s at most."""
     hold_at_least: Duration | None
     """A release frees the resource only so long after it was granted: for jobs that must not run twice in a row."""
     priority: int
@@ -158,6 +161,11 @@ class TermsBook:
         grace, least = _optional_ns(options, "grace"), _optional_ns(options, "hold_at_least")
         if grace and parent is not None:
             raise ConfigError("a lease under a parent has no grace of its own: give the parent one")
+        delay = _optional_ns(options, "lock_delay")
+        if delay and parent is not None and delay > LONGEST_DELAY_BELOW_NS:
+            raise ConfigError(
+                f"lock_delay is {delay / 1e9:g} s, and under a parent 60 s are the most: stores forget the parent then"
+            )
         if least and hold_ns is not None and least > hold_ns:
             raise ConfigError(f"hold_at_least is {least / 1e9:g} s, and max_hold only {hold_ns / 1e9:g} s")
         priority = _whole(options, "priority", -HIGHEST_PRIORITY, HIGHEST_PRIORITY)
@@ -178,7 +186,7 @@ class TermsBook:
             None if parent is None else (parent.resource, parent.token),
             _optional_ns(options, "soft") or 0,
             grace or 0,
-            _optional_ns(options, "lock_delay") or 0,
+            delay or 0,
             least or 0,
             priority,
             limit,
