@@ -70,7 +70,9 @@ class Connection(asyncio.Protocol):
         self.peer = str(transport.get_extra_info("peername"))
         service = self._service
         self._deadline = asyncio.get_running_loop().call_later(GREETING_SECONDS, self._too_late)
-        _notice_when_gone(transport.get_extra_info("socket"))
+        client = transport.get_extra_info("socket")
+        if client is not None:
+            _notice_when_gone(client)
         if len(service.connections) >= service.settings.max_connections:
             self.refuse("too many connections")
             return
