@@ -25,7 +25,7 @@ demo: $(READY)   ## three workers, one job, a kill and a pause: who holds what, 
 
 test: lint       ## all checks and tests; installs the packages that these need
 	@tests/install-packages
-	$(BIN)/python -m pytest -n 6 --dist loadfile -m 'not (heavy or alone or chaos or variant)'
+	$(BIN)/python -m pytest -n 7 --dist loadfile -m 'not (heavy or alone or chaos or variant)'
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m heavy
 	$(BIN)/python -m pytest -m alone
 
