@@ -192,8 +192,10 @@ class Checks:
 
     def on_send(self, node: Node, message: object) -> None:
         """See that a node says nothing while it must be silent."""
+        if not self.clocks_are_good:
+            return  # one that was set back may think itself in a silence that was over when it decided to answer
         silent_until = self.silent_until.get(node.name, 0)
-        if self.clocks_are_good and self.world.now < silent_until:
+        if self.world.now < silent_until:
             self.fail("I5", f"{node.name} spoke before {silent_until / 1e9:.6f} s: {message}")
         if node.acceptor.is_silent(node.now):
             self.fail("I5", f"{node.name} spoke in its silence: {message}")
