@@ -26,7 +26,7 @@ MOST_AHEAD_US: Final = 3 * DAY_US
 async def seed(service: Service) -> None:
     """Wait for the end of the silence, ask until enough have answered, and begin to serve."""
     acceptor, clock = service.acceptor, service.clock
-    seeding = Seeding(acceptor, service.settings.acceptors, clock.now())
+    seeding = Seeding(acceptor, service.settings.acceptors)
     log(
         "the data folder is empty: silent, and then the others are asked",
         silence_s=service.silence_left(clock.now()) / 1e9,

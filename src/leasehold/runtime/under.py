@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from leasehold.core.claim import Take
     from leasehold.core.holder import Holder, HolderEvent, Signal
-    from leasehold.core.ops import Acquire, Outcome
+    from leasehold.core.ops import Acquire, Outcome, Renew
     from leasehold.core.timing import Timing
     from leasehold.runtime.tenure import Tenure
 
@@ -91,6 +91,12 @@ class Under(Base):
             if wanted is signal:
                 self._call(callback)
         self._pass_on(signal, now)
+
+    def _renewal(self, now: int) -> Renew | None:
+        # One that is to end rides no longer: the store lets go of it everywhere once its time is over.
+        if self._riding and self._belief.ending not in {None, Loss.STALLED}:
+            return None
+        return super()._renewal(now)
 
     def _confirm(self, belief: Holder, sent_ns: int, now: int) -> bool:
         return not self._riding and super()._confirm(belief, sent_ns, now)

@@ -68,7 +68,7 @@ class Node(Process):
         if begun.persist is not None:
             disk.synced(begun.persist)
         self.acceptor: Acceptor = begun.acceptor
-        self.seeding = self.seeding_class(begun.acceptor, len(self.world.plan.nodes), self.now)
+        self.seeding = self.seeding_class(begun.acceptor, len(self.world.plan.nodes))
         if begun.delete_snapshot:
             self.after(self._sync_ns(), self._open, True)
         else:

@@ -16,6 +16,7 @@ from tests.core.paxos.cluster import TTL, Cluster, ask
 
 if TYPE_CHECKING:
     from leasehold.core.paxos.proposer import Proposer
+    from leasehold.core.paxos.steps import Step
 
 NEVER = 10**18
 
@@ -476,3 +477,46 @@ def test_what_asks_for_a_rider_is_an_ordinary_request() -> None:
     send = family.session.hand_out([rider], "c", family.cluster.now)[0]
     assert isinstance(send.item, Accept)
     assert (send.to, send.item.n, send.item.token) == ("c", rider.confirmed_n, rider.token)
+
+
+def test_what_is_over_is_not_raised_because_a_node_demands_more_of_it() -> None:
+    """Or the word that it is over would be too low for all of them, for as long as the session lives."""
+    family = Family()
+    cluster = family.cluster
+    rider = family.get("rider")
+    node = cluster.acceptors["c"]
+    node.forget(node.slots["rider"])
+    node.floor = cluster.ballots.used + 1000
+    cluster.now += TTL // 3
+    (renewal,) = [step for step in family.root.renew(TTL, cluster.now) if isinstance(step, Send)]
+    steps: list[Step] = []
+    for who in "abc":
+        verdict = ask(cluster.acceptors[who], renewal.item, cluster.now, cluster.wall_us)
+        steps += family.root.on_verdict(who, renewal.attempt, verdict, cluster.now, cluster.wall_us, incarnation=1)
+    (handed,) = [step for step in steps if isinstance(step, Send)]
+    low = ask(node, handed.item, cluster.now, cluster.wall_us)
+    assert isinstance(low, Low)
+    family.session.leave(rider, cluster.now)  # it is lost to its owner meanwhile
+    assert family.root.on_verdict("c", handed.attempt, low, cluster.now, cluster.wall_us, incarnation=1) == []
+
+
+def test_what_is_given_back_twice_was_held_all_the_same() -> None:
+    """A release without an answer is tried again. What its holder had inherited is not left to another one then."""
+    family = Family()
+    cluster = family.cluster
+    before = cluster.proposer("before", resource="rider")
+    assert isinstance(cluster.acquire(before), Won)
+    cluster.release(before, successor="holder-rider", state="S", reserve_ns=60 * SECOND)
+    heir = family.ask_for("rider")
+    assert isinstance(cluster.acquire(heir), Won)
+    cluster.reachable = {"a"}
+    cluster.release(heir)
+    cluster.release(heir)
+    cluster.reachable = set("abc")
+    cluster.now += TTL // 4
+    cluster.renew(family.root)
+    other = cluster.proposer("other", resource="rider")
+    other.op = other.op._replace(holder="holder-rider")
+    won = cluster.acquire(other)
+    assert isinstance(won, Won)
+    assert won.state == ""

@@ -87,7 +87,7 @@ def test_a_new_cluster_begins_at_once() -> None:
 
 def test_a_lost_disk_means_silence_and_then_the_word_of_a_majority_of_the_others() -> None:
     node = start(CONFIG, 2, 0, durable=None).acceptor
-    seeding = Seeding(node, acceptors=5, began_ns=0)
+    seeding = Seeding(node, acceptors=5)
     asked = seeding.query().serial
     over = silence(CONFIG.longest_span_ns, CONFIG.drift)
     assert not seeding.may_ask(over - 1)
@@ -109,7 +109,7 @@ def test_a_lost_disk_means_silence_and_then_the_word_of_a_majority_of_the_others
 def test_a_lost_disk_means_silence_for_as_long_as_the_others_leases_may_last() -> None:
     """The node may have been started anew with a shorter maximum than its predecessor had."""
     node = start(CONFIG, 2, 0, durable=None).acceptor
-    seeding = Seeding(node, acceptors=3, began_ns=0)
+    seeding = Seeding(node, acceptors=3)
     over, longer = silence(CONFIG.longest_span_ns, CONFIG.drift), 3 * CONFIG.longest_span_ns
     early = seeding.query().serial
     assert seeding.on_seed(Seed(early, "b", 700, CONFIG.longest_span_ns), over) is None

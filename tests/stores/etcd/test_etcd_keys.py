@@ -166,6 +166,18 @@ def test_a_waiter_that_has_left_is_not_called(
     assert called == [f"/leasehold/{namespace}/notice/there-c//c"]
 
 
+def test_ids_that_were_given_up_do_not_hide_who_waits(
+    server: EtcdServer, namespace: str, open_store: Callable[[], EtcdStore]
+) -> None:
+    holder, other = open_store(), open_store()
+    taken(holder, "job", 30, "a")
+    for number in range(12):
+        apply(other, Release("job", f"given up {number}", abandon=True))
+    take(other, "job", 30, "b", queue=True, notify="there")
+    assert isinstance(apply(holder, Release("job", "a"))[0], Released)
+    assert f"/leasehold/{namespace}/notice/there//b" in keys(server, namespace)
+
+
 def test_a_batch_is_one_transaction(store: EtcdStore, server: EtcdServer) -> None:
     ops = [Acquire(f"r/{n}", str(n), "me", 30 * SECOND) for n in range(50)]
     apply(store, *ops)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from leasehold import Client
-from leasehold.core.ops import Acquire, Granted, Release, Released, Renew, Renewed
-from leasehold.errors import StoreUnavailable
+from leasehold.core.ops import Acquire, Granted, Release, Released, Renew, Renewed, Revoke
+from leasehold.core.paxos.messages import End
+from leasehold.errors import LeaseLost, StoreUnavailable
 from leasehold.runtime.clock import SYSTEM
+from leasehold.stores.paxos import frames
+from leasehold.stores.paxos.link import ask, connect
 from leasehold.stores.paxos.store import PaxosStore
 from leasehold.stores.registry import open_store
 from leasehold.testing.conformance.base import PATIENCE, new_id, ns, pass_time, until
@@ -143,3 +147,29 @@ def test_what_was_given_back_is_free_with_any_majority_though_one_node_did_not_h
             (granted,) = other.apply([Acquire("job", new_id(), "other", ns(2))], timeout=PATIENCE)
         assert isinstance(granted, Granted)
         mine.close()
+
+
+def test_what_is_to_end_is_not_renewed_and_then_given_to_another() -> None:
+    """One that a majority lacks has a rest of its time left. Its session sees to its end everywhere, after that."""
+    with paxos_cluster() as cluster, Client(cluster.url) as client, Client(cluster.url) as other:
+        a, _, _ = cluster.nodes
+        with client.session(ttl=4) as session:
+            lease = session.acquire("x")
+            a.stop()
+            store = client._engine.store
+            assert isinstance(store, PaxosStore)
+            address = store._address
+            with contextlib.closing(connect(address.nodes[2], address.secret, address.context, 5)) as link:
+                ask(link, frames.Ask(1, [frames.ITEMS[End](End(Revoke(f"{store._space}x")))]), 5)  # at one node alone
+            until(lambda: lease.ending is not None, "the word that it ends", 10)
+            a.go_on()
+            with contextlib.suppress(LeaseLost, StoreUnavailable):
+                lease.renew()
+            begun = SYSTEM.now()
+            while SYSTEM.now() - begun < ns(8):
+                taken = other.try_acquire("x", ttl=5)
+                if taken is not None:
+                    assert not lease.held, "two holders"
+                    return
+                time.sleep(0.05)
+            pytest.fail("nobody else got it")

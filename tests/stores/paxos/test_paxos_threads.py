@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import sys
 import threading
@@ -22,10 +21,10 @@ from leasehold.stores.paxos.store import PaxosStore
 from leasehold.stores.registry import open_store
 from leasehold.testing.conformance.base import PATIENCE, Thread, new_id, ns, take, taken, until
 from tests.servers.paxos import PaxosCluster, paxos_cluster
+from tests.stores.interrupting import InterruptAt
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from types import FrameType
+    from collections.abc import Iterator
 
     from leasehold.stores.base import Store
 
@@ -54,24 +53,6 @@ def test_forty_threads_each_with_a_resource_of_its_own(store: Store) -> None:
 
     for thread in [Thread(lambda number=number: work(number)) for number in range(40)]:  # type: ignore[misc]
         thread.result(60)
-
-
-class InterruptAt:
-    """Ctrl-C, once, just before a line with that text is carried out."""
-
-    def __init__(self, function: Callable[..., object], text: str) -> None:
-        lines, first = inspect.getsourcelines(function)
-        *_, self._line = [first + at for at, line in enumerate(lines) if line.strip() == text]
-        self._code = function.__code__
-        self.done = False
-
-    def __call__(self, frame: FrameType, event: str, _: object) -> InterruptAt | None:
-        if frame.f_code is not self._code or self.done:
-            return None
-        if event == "line" and frame.f_lineno == self._line:
-            self.done = True
-            raise KeyboardInterrupt
-        return self
 
 
 def test_an_interrupt_just_before_reading_leaves_a_store_that_works(store: Store) -> None:

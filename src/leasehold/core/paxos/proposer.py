@@ -290,7 +290,7 @@ class Proposer:
         if 2 * left > session.root.op.ttl_ns:
             return [NoAnswer()]
         attempt.open = False
-        self._get_off()
+        self._get_off(max(session.root.deadline_ns, session.deadline(self.stamp())))
         return [Ended(Loss.EXPIRED, max(0, left))]
 
     def _carried(self, attempt: Attempt, *, last: bool) -> list[Step]:

@@ -111,7 +111,8 @@ class Session:
         one = rider.stamp()
         name, lease_id = rider.op.resource, rider.op.lease_id
         word = Drop(Release(name, lease_id), rider.n) if rider.token else Withdraw(name, lease_id, rider.n)
-        self._left[one] = Left(word, from_ns, set())
+        if rider.token or one not in self._left:  # one that is given back again was held all the same
+            self._left[one] = Left(word, from_ns, set())
         if self.riders.pop(one, None) is not None:
             self.fingerprint ^= one
         for keeping in self._kept.values():
@@ -268,7 +269,7 @@ class Session:
         return [send for lacking in rise.wanted_by for send in self.hand_out([rise.lease], lacking, now)]
 
     def _took(self, rider: Proposer, who: str, incarnation: int, until_ns: int, now: int) -> None:
-        if rider.token:
+        if rider.stamp() in self.riders:
             self.acked(rider.stamp(), who, incarnation, until_ns, now)
 
     def _raise(self, rider: Proposer, who: str, now: int, wall_us: int) -> list[Send]:
@@ -276,7 +277,7 @@ class Session:
         rising = self._risers.get(rider)
         if rising is not None:
             rising.wanted_by.append(who)
-        if rising is not None or not rider.token:
+        if rising is not None or rider.stamp() not in self.riders:
             return []
         rise = Rise(rider, self.root.next_number(), who, now, wall_us)
         self._rising[rise.number] = self._risers[rider] = rise

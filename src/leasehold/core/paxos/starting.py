@@ -100,10 +100,10 @@ class Seeding:
     the others may keep somebody out for longer, it goes on for as long as they do, and they are asked once more.
     """
 
-    def __init__(self, acceptor: Acceptor, acceptors: int, began_ns: int) -> None:
+    def __init__(self, acceptor: Acceptor, acceptors: int) -> None:
         self.acceptor = acceptor
         self.needed = majority(acceptors - 1)
-        self._began_ns = began_ns
+        self._began_ns = acceptor.silent_until_ns - silence(acceptor.config.longest_span_ns, acceptor.config.drift)
         self._round = 0
         self._heard: dict[str, int] = {}
 

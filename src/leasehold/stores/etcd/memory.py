@@ -102,6 +102,9 @@ class Memory:
         """Forget what has turned out not to be so."""
         self.free.pop(key[0], None)
         self.called.pop(key, None)
+        turns = self._turns.get(key[0])
+        if turns is not None:
+            turns.called = ""  # whoever was to be called with what was refused
 
     def leave(self, key: Key) -> None:
         """Forget a waiter, and keep its etcd lease for the next one."""

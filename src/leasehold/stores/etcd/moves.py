@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 FRESH: Final = 0.95
 """A spare etcd lease with this part of the TTL left is as good as a new one."""
-SOME_WAITERS: Final = 8
-"""So many keys are looked at to find the first waiter; there are few besides."""
 
 
 class Moves:
@@ -96,7 +94,7 @@ class Moves:
         place = layout.waiter(op.resource, op.lease_id, op.priority)
         shut = [none_under(layout.closed(op.resource, "")), unchanged(layout.kept(op.resource), 0)]
         free = [unchanged(key, freed), exists(place), *shut]
-        return transaction(free, [write, delete(place), get_all(layout.wait(op.resource), SOME_WAITERS)], look)
+        return transaction(free, [write, delete(place), get_all(layout.waiter(op.resource, ""), 1)], look)
 
     def _quick_release(self, task: Task, look: list[bytes], give_up: int) -> bytes:
         grip, resource = task.grip, task.op.resource
@@ -109,6 +107,6 @@ class Moves:
         simple = [unchanged(key, grip.modified), none_under(self._layout.ranked(resource))]
         first = grip.first
         if first is None or not first.value["notify"]:
-            return transaction(simple, [note, get_all(self._layout.wait(resource), SOME_WAITERS)], look)
+            return transaction(simple, [note, get_all(self._layout.waiter(resource, ""), 1)], look)
         word, said, _ = notice_put(self._layout, turn_of(resource, first))
         return transaction([*simple, unchanged(first.key, first.modified)], [note, put(word, said, notes)], look)

@@ -608,7 +608,7 @@ class Engine:
         self._by_descriptor[link.descriptor] = node
         self._watch(link)
         for serial, flight in list(self._flights.items()):
-            if flight.to is node:
+            if flight.to is node or not (flight.waiting or flight.still_open()):
                 del self._flights[serial]
             # What was asked and withdrawn, or given back, while this node was away must not reach it: that word won't.
             part = flight.still_open() if flight.to in {None, node} else []

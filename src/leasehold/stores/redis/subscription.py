@@ -132,7 +132,7 @@ class RedisSubscription:
         """Take in what is there, or comes within that time."""
         answers = wire.complete()  # what came along with the answer to the subscription
         if not answers:
-            if (self._clock.now() - self._asked_ns) / SECOND >= ASK_EVERY and not wire.pending(0):
+            if (self._clock.now() - self._asked_ns) / SECOND >= ASK_EVERY and not wire.has_news():
                 if not self._answered:
                     raise TimeoutError
                 wire.send(self._where.question, Limit(self._clock, ASK_EVERY))

@@ -183,6 +183,10 @@ class Wire:
         self._reader.feed(data)
         return self.complete()
 
+    def has_news(self) -> bool:
+        """Whether more has come. What was taken in before, and isn't complete, doesn't count: the rest may never come."""
+        return bool(self._decrypted() or self._idle.poll(0))
+
     def pending(self, seconds: float) -> bool:
         """Whether there is something to receive, an end included, within that time. In use, that is bad news."""
         return bool(self._reader.has_data() or self._decrypted() or self._idle.poll(seconds * 1000))

@@ -64,7 +64,7 @@ def acquire(desk: Desk, op: Acquire, start: int, seconds: float) -> Generator[li
 def is_plain(desk: Desk, op: Acquire) -> bool:
     """Whether it is likely to take nothing but one transaction, which it may share with others."""
     known = op.resource in desk.wanted or op.lease_id in desk.bells.waiters
-    return not known and op.parent is None and len(op.metadata) <= SMALL
+    return not known and op.parent is None and len(json.dumps(op.metadata)) <= SMALL
 
 
 def acquire_all(

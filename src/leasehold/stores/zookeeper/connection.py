@@ -98,21 +98,25 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
 
     def send_now(self, request: Any, answer: Any) -> bool:
         """Send it on the caller's own thread. False: it has to queue up, behind others or until there is a connection."""
-        if not self._sending.acquire(blocking=False):
+        if self._sending.locked():
             return False
-        try:
+        with self._sending:  # an interrupt between an acquire and a try would leave it locked for ever
             if not self._is_open or self.client._queue or self._unsent:
                 return False
-            message = self._message(request, answer)
-            sent = 0
-            with contextlib.suppress(OSError):  # then its thread finds out what is wrong
-                sent = self._socket.send(message)
-            if sent < len(message):
-                self._unsent = message[sent:]
-                self._write_sock.send(b"\0")
+            try:
+                message = self._message(request, answer)
+                sent = 0
+                with contextlib.suppress(OSError):  # then its thread finds out what is wrong
+                    sent = self._socket.send(message)
+                if sent < len(message):
+                    self._unsent = message[sent:]
+                    self._write_sock.send(b"\0")
+            except BaseException:  # an interrupt: an answer may be expected to what was not sent
+                self._is_open = False
+                with contextlib.suppress(OSError):
+                    self._socket.shutdown(2)
+                raise
             return True
-        finally:
-            self._sending.release()
 
     def shut(self) -> None:
         """Let nobody send anything: before those who wait for answers are told that there will be none."""
