@@ -308,6 +308,13 @@ class SaysItOnce(Session):
         return []
 
 
+class SaysItTooSoon(Session):
+    """A rider that is to end is taken for one that has ended, though its owner acts on it until then."""
+
+    def leave(self, rider: Proposer, from_ns: int) -> None:
+        super().leave(rider, 0)
+
+
 class KeepsUnderTheRevoked(Acceptor):
     """What rides under a revoked lease is renewed, though it ends here with that one, and not with the root."""
 
@@ -374,6 +381,7 @@ CASTS = {
     "counts late words": Cast(session=CountsLateWords),
     "counts any ack": Cast(session=CountsAnyAck),
     "says it once": Cast(session=SaysItOnce),
+    "says it too soon": Cast(session=SaysItTooSoon),
     "keeps what rides under the revoked": Cast(acceptor=KeepsUnderTheRevoked),
     "believes the root for all": Cast(proposer=BelievesTheRootForAll),
     "takes whatever was left": Cast(proposer=TakesWhateverWasLeft),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leasehold.core.clock import MILLISECOND
-from leasehold.core.holder import Over, Tick, Unconfirmed
+from leasehold.core.holder import Ending, Over, Tick, Unconfirmed
 from leasehold.core.ops import Acquire, Loss, Summons
 from leasehold.core.paxos.ballots import Ballots
 from leasehold.core.paxos.merging import Pushes
@@ -19,6 +19,7 @@ from leasehold.sim.tenancy import Tenancy
 from leasehold.sim.whims import Whims
 
 if TYPE_CHECKING:
+    from leasehold.core.ops import Release
     from leasehold.core.paxos.messages import Item
     from leasehold.core.paxos.steps import Step
     from leasehold.sim.clock import SimClock
@@ -104,6 +105,13 @@ class Client(Process):
         op = self.whims.release(tenancy)
         self.let_go(tenancy, reason)
         self.do(tenancy, tenancy.proposer.release(op, self.now))
+        if self.whims.repeats():
+            self.after(self.whims.pause_ns(), self.release_again, tenancy, op)
+
+    def release_again(self, tenancy: Tenancy, op: Release) -> None:
+        """Give back what was given back, whoever has it by now."""
+        self.world.tally.repeated += 1
+        self.do(tenancy, tenancy.proposer.release(op, self.now))
 
     def let_go(self, tenancy: Tenancy, reason: Loss) -> None:
         """Stop acting on it."""
@@ -136,8 +144,9 @@ class Client(Process):
                 self.on_no_answer(tenancy)
             else:
                 assert isinstance(step, Ended | Refusal)
-                self.world.tally.revoked += isinstance(step, Ended) and step.reason is Loss.REVOKED
-                self.on_ended(tenancy)
+                ended = step if isinstance(step, Ended) else Ended(Loss.TAKEN)
+                self.world.tally.revoked += ended.reason is Loss.REVOKED
+                self.on_ended(tenancy, ended)
 
     def send(self, tenancy: Tenancy, step: Send) -> None:
         """Send one item."""
@@ -238,10 +247,32 @@ class Client(Process):
         due = retry_at(self.timing, tenancy.belief.over_ns, now, tenancy.failures, self.rng.random())
         self.set_alarm(tenancy.resource, due)
 
-    def on_ended(self, tenancy: Tenancy) -> None:
-        """Stop: it is not ours, and will not be."""
-        self.world.note(self.name, "lost", tenancy.resource, tenancy.owner)
-        self.let_go(tenancy, Loss.TAKEN)
+    def on_ended(self, tenancy: Tenancy, ended: Ended) -> None:
+        """Stop: it is not ours, and will not be; or go on until what was promised, and no longer."""
+        self.schedule.remove(tenancy.resource)
+        if ended.remaining_ns <= 0 or tenancy.belief is None:
+            self.world.note(self.name, "lost", tenancy.resource, tenancy.owner)
+            self.let_go(tenancy, ended.reason)
+            return
+        self.world.tally.ending += 1
+        attempt = tenancy.proposer.attempt
+        assert attempt is not None
+        self.is_to_end(tenancy, Ending(ended.reason, attempt.sent_ns + self.timing.safe_time(ended.remaining_ns)))
+        if self.whims.insists():
+            self.after(self.whims.pause_ns(), self.insist, tenancy)
+
+    def is_to_end(self, tenancy: Tenancy, ending: Ending) -> None:
+        """Believe that it ends then."""
+        tenancy.step(ending, self.now)
+        assert tenancy.belief is not None
+        self.world.checks.holding(self, tenancy)
+        self.after(max(0, tenancy.belief.deadline_ns - self.now), self.on_deadline, tenancy)
+
+    def insist(self, tenancy: Tenancy) -> None:
+        """Renew by hand what is to end: whatever comes of that must be true."""
+        if self.tenancies.get(tenancy.resource) is tenancy and tenancy.is_valid(self.now):
+            self.world.tally.insisted += 1
+            self.do(tenancy, tenancy.proposer.renew(tenancy.proposer.op.ttl_ns, self.now))
 
     # --- holding it -----------------------------------------------------------------------------------------------
 
@@ -383,6 +414,9 @@ class SessionClient(Client):
     def on_kept(self, tenancy: Tenancy, kept: Kept) -> None:
         """Go on with all that rides on the session; where it is not certain of all, ask for each first."""
         if tenancy.parent is not None:
+            if tenancy.belief is not None and tenancy.belief.ending is not None:
+                super().on_kept(tenancy, kept)
+                self.schedule.remove(tenancy.resource)
             self.asked_for(tenancy)
             return
         riders = self.riders(tenancy)
@@ -395,9 +429,21 @@ class SessionClient(Client):
             self.do(rider, rider.proposer.renew(0, self.now))
 
     def riders(self, session: Tenancy) -> list[Tenancy]:
-        """Return what it holds under the session, at any depth."""
+        """Return what it holds under the session, at any depth, but for what is to end."""
         below = [one for one in self.tenancies.values() if one is not session and one.root is session]
-        return [one for one in below if one.belief is not None]
+        return [one for one in below if one.belief is not None and one.belief.ending is None]
+
+    def on_ended(self, tenancy: Tenancy, ended: Ended) -> None:
+        """Stop, or go on for a while: after the last of those that are asked for, the renewal counts."""
+        super().on_ended(tenancy, ended)
+        self.asked_for(tenancy)
+
+    def is_to_end(self, tenancy: Tenancy, ending: Ending) -> None:
+        """Believe that it ends then: with the session, all that rides on it."""
+        super().is_to_end(tenancy, ending)
+        if tenancy is self.session:
+            for rider in self.riders(tenancy):
+                super().is_to_end(rider, ending)
 
     def asked_for(self, tenancy: Tenancy) -> None:
         """Hear about one of those that are asked for; after the last one, the renewal counts."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import signal
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
 from typing import TYPE_CHECKING, NamedTuple
 
 from leasehold.sim.checks import Violation
@@ -61,17 +62,15 @@ def _reports(chunks: list[tuple[int, int]], jobs: int) -> Iterator[Report]:
     if jobs == 1:
         yield from (run_seeds(*chunk) for chunk in chunks)
         return
-    before = signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # as they do from here on: Ctrl-C is for us, who then end them
-    try:
-        # Spawned, since a fork copies whatever the caller's threads hold.
-        pool = multiprocessing.get_context("spawn").Pool(jobs)
-    finally:
-        signal.signal(signal.SIGINT, before)
-    with pool:
-        yield from pool.imap_unordered(_run_chunk, chunks)
-
-
-def _run_chunk(chunk: tuple[int, int]) -> Report:
-    return run_seeds(*chunk)
+    # Spawned, since a fork copies whatever the caller's threads hold. One that dies ends it all, and says so.
+    with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as they do from their start: Ctrl-C is for us
+        try:
+            running = [pool.submit(run_seeds, *chunk) for chunk in chunks]
+        finally:
+            signal.signal(signal.SIGINT, before)
+        try:
+            for done in as_completed(running):
+                yield done.result()
+        finally:
+            pool.shutdown(cancel_futures=True)

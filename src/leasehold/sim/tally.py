@@ -15,6 +15,9 @@ class Tally:
     carried: int = 0
     returned: int = 0
     revoked: int = 0
+    ending: int = 0
+    insisted: int = 0
+    repeated: int = 0
     handovers: int = 0
     writes: int = 0
     fenced: int = 0
@@ -42,6 +45,9 @@ class Tally:
             ("renewals by a session", self.carried),
             ("back within a grace", self.returned),
             ("ended by somebody else", self.revoked),
+            ("  with time left", self.ending),
+            ("  renewed by hand", self.insisted),
+            ("released again", self.repeated),
             ("handovers", self.handovers),
             ("writes admitted", self.writes),
             ("stale writes refused", self.fenced),

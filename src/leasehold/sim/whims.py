@@ -38,6 +38,18 @@ class Whims:
         """Whether what is wanted next stands under what is held, and not beside it."""
         return self._plan.whims and self._rng.random() < 0.5
 
+    def repeats(self) -> bool:
+        """Whether it is given back once more, later."""
+        return self._plan.whims and self._rng.random() < 0.2
+
+    def insists(self) -> bool:
+        """Whether it is renewed though it was said to end."""
+        return self._plan.whims and self._rng.random() < 0.5
+
+    def pause_ns(self) -> int:
+        """Return how long to wait before that."""
+        return self._rng.randrange(1, self._plan.ttl_ns)
+
     def release(self, tenancy: Tenancy) -> Release:
         """Return how it is given back: now and then to somebody, with a word for it."""
         held = tenancy.belief is not None
