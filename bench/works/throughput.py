@@ -40,7 +40,7 @@ class Throughput(Work["Throughput.Runner"]):
 
     @property
     def seconds(self) -> float:
-        return 0.05 if self.quick else 0.5
+        return 0.05 if self.quick else 1.0
 
     def field(self, place: Place, contestant: type[Contestant]) -> Runner:
         return self.Runner(contestant, place.url, self.ttl)
