@@ -252,7 +252,8 @@ class Engine:
         silent = [node for node in self.nodes if node.link is not None and node.silent_until_ns > now]
         away = [node for node in self.nodes if node.link is None]
         enough = len(silent) + len(away) <= self.acceptors - self.majority
-        said = [f"{node.error or node.place}" for node in away]
+        errors = [node.error or node.place for node in away]
+        said = [error.detail if isinstance(error, StoreUnavailable) else str(error) for error in errors]
         if silent:
             left = min(node.silent_until_ns for node in silent) - now
             said.append(f"{len(silent)} silent after a restart, the next one for {left / SECOND:.1f} s yet")
