@@ -6,7 +6,6 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from leasehold.core.clock import MICROSECOND
-from leasehold.core.lease import Contender, Record, decode_metadata
 from leasehold.core.ops import (
     Acquire,
     Granted,
@@ -21,15 +20,14 @@ from leasehold.core.ops import (
     Revoke,
     Unknown,
 )
-from leasehold.core.rules import MAX_DEPTH
-from leasehold.errors import ConfigError, StoreUnavailable
+from leasehold.errors import StoreUnavailable
+from leasehold.stores.answers import refusal
 from leasehold.stores.postgresql.trouble import STORE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from leasehold.core.ops import Op, Outcome
-    from leasehold.errors import LeaseholdError
 
 PLAIN_FROM: Final = Acquire._fields.index("parent")
 PLAIN: Final = Acquire("", "", "", 0)[PLAIN_FROM:]
@@ -113,7 +111,7 @@ def _outcome(op: Op, answer: list[Any]) -> Outcome:
         case [6, reason]:
             return NotHeld(reason)
         case [7, why, detail]:
-            return Unknown(_refusal(op, why, detail))
+            return Unknown(refusal(STORE, op, why, detail))
         case _:
             return locked(op)
 
@@ -121,46 +119,3 @@ def _outcome(op: Op, answer: list[Any]) -> Outcome:
 def locked(op: Op) -> Unknown:
     """Return the outcome where somebody's transaction was in the way for too long."""
     return Unknown(StoreUnavailable(STORE, f"{op.resource!r} is locked by somebody's transaction"))
-
-
-def _refusal(op: Op, why: str, detail: object) -> LeaseholdError:
-    if why == "token":
-        return ConfigError(f"the next token, {detail}, is not below 2^53: some clock was centuries ahead")
-    if why == "itself":
-        return ConfigError(f"{op.resource!r} can't stand under itself")
-    parent = op.parent[0] if isinstance(op, Acquire) and op.parent else ""
-    return ConfigError(f"{op.resource!r} can't stand under {parent!r}: a cycle, or more than {MAX_DEPTH} levels")
-
-
-def record(fields: list[Any] | None) -> Record | None:
-    """Return the record that the server shows, or None where nobody holds the resource."""
-    if fields is None:
-        return None
-    (
-        resource, holder, token, ttl, remaining, granted, renewed, renewals, metadata, parent, parent_token, soft,
-        grace, lock_delay, hold_at_least, revoked, reserved_for, queue,
-    ) = fields  # fmt: skip
-    return Record(
-        resource=resource,
-        holder=holder,
-        token=token,
-        ttl_ns=ttl * MICROSECOND,
-        remaining_ns=remaining * MICROSECOND,
-        granted_us=granted,
-        renewed_us=renewed,
-        renewals=renewals,
-        metadata=decode_metadata(metadata),
-        parent=(parent, parent_token) if parent else None,
-        soft_ns=soft * MICROSECOND,
-        grace_ns=grace * MICROSECOND,
-        lock_delay_ns=lock_delay * MICROSECOND,
-        hold_at_least_ns=hold_at_least * MICROSECOND,
-        revoked=revoked,
-        reserved_for=reserved_for,
-        queue=tuple(contenders(queue)),
-    )
-
-
-def contenders(queue: list[list[Any]]) -> list[Contender]:
-    """Return those who wait."""
-    return [Contender(*waiter) for waiter in queue]

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from leasehold.core.clock import MILLISECOND, SECOND
 from leasehold.core.ops import Acquire, Held, Release, Renew, Unknown
 from leasehold.errors import LeaseholdError
+from leasehold.stores.answers import contenders, record
 from leasehold.stores.base import Capability, Guarantees
 from leasehold.stores.postgresql import codec
 from leasehold.stores.postgresql.statements import Statements
@@ -116,7 +117,7 @@ class PostgresStore:
         if not resources:
             return []
         found = self._read(self._statements.read, [json.dumps(list(resources)).encode()], timeout)
-        return [codec.record(fields) for fields in found]
+        return [None if fields is None else _record(fields) for fields in found]
 
     def scan(self, prefix: str, *, timeout: float) -> Iterator[Record]:
         """Return all live leases under the prefix; some hundred at a time are of one moment."""
@@ -125,12 +126,12 @@ class PostgresStore:
         while after is not None:
             values = [prefix.encode(), after.encode(), str(PAGE).encode()]
             after, found = self._read(self._statements.scan, values, timeout)
-            records += filter(None, map(codec.record, found))
+            records += [_record(fields) for fields in found if fields is not None]
         return iter(records)
 
     def waiters(self, resource: str, *, timeout: float) -> list[Contender]:
         """Return who waits for the resource."""
-        return codec.contenders(self._read(self._statements.contenders, [resource.encode()], timeout))
+        return contenders(self._read(self._statements.contenders, [resource.encode()], timeout))
 
     def subscribe(self, prefix: str | None = None) -> PostgresSubscription | None:
         """Be told, over a connection of its own. None where a pooler lets nothing through."""
@@ -301,3 +302,8 @@ _deaf: set[str] = set()
 def _patience(seconds: float) -> bytes:
     """Return how long the server may wait for a lock, in milliseconds: a little less than we wait for the server."""
     return b"%d" % max(1, int(seconds * 900))
+
+
+def _record(fields: list[Any]) -> Record:
+    *plain, queue = fields
+    return record(plain, queue)

@@ -12,7 +12,6 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from leasehold.core.clock import MICROSECOND, MILLISECOND
-from leasehold.core.lease import Contender, Record, decode_metadata
 from leasehold.core.ops import (
     LONGEST_RESERVATION_NS,
     Acquire,
@@ -27,8 +26,8 @@ from leasehold.core.ops import (
     Renewed,
     Unknown,
 )
-from leasehold.core.rules import MAX_DEPTH
-from leasehold.errors import ConfigError, LeaseholdError, StoreUnavailable
+from leasehold.errors import LeaseholdError
+from leasehold.stores.answers import contenders, record, refusal
 from leasehold.stores.base import Capability, Guarantees
 from leasehold.stores.redis.limit import Limit
 
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from leasehold.core.clock import Clock
+    from leasehold.core.lease import Contender, Record
     from leasehold.core.ops import Op, Outcome
     from leasehold.stores.base import StoreURL
     from leasehold.stores.redis.subscription import RedisSubscription
@@ -127,8 +127,8 @@ class RedisStore:
         at = 0
         records: list[Record | None] = []
         while at < len(answers):
-            record, at = _record(answers, at)
-            records.append(record)
+            one, at = _record(answers, at)
+            records.append(one)
         return records
 
     def scan(self, prefix: str, *, timeout: float) -> Iterator[Record]:
@@ -141,15 +141,15 @@ class RedisStore:
             after = answers[0]
             at = 1
             while at < len(answers):
-                record, at = _record(answers, at)
-                if record is not None:
-                    found.append(record)
+                one, at = _record(answers, at)
+                if one is not None:
+                    found.append(one)
             if not after:
                 return iter(found)
 
     def waiters(self, resource: str, *, timeout: float) -> list[Contender]:
         """Return who waits for the resource."""
-        return _contenders(self._read(("waiters", resource), Limit(self._clock, timeout)))
+        return contenders(_waiters(self._read(("waiters", resource), Limit(self._clock, timeout))))
 
     def subscribe(self, prefix: str | None = None) -> RedisSubscription:
         """Be told, over a connection of its own."""
@@ -232,55 +232,19 @@ def _outcomes(ops: Sequence[Op], answers: list[Any]) -> list[Outcome]:
             outcomes.append(Renewed(first * MICROSECOND, answers[at]))
             at += 1
         else:
-            outcomes.append(Unknown(_refusal(op, first, answers[at])))
+            outcomes.append(Unknown(refusal("redis", op, first, answers[at])))
             at += 1
     return outcomes
-
-
-def _refusal(op: Op, why: str, detail: str) -> LeaseholdError:
-    if why == "token":
-        return ConfigError(f"the next token, {detail}, is not below 2^53: some clock was centuries ahead")
-    if why == "itself":
-        return ConfigError(f"{op.resource!r} can't stand under itself")
-    if why == "levels":
-        parent = op.parent[0] if isinstance(op, Acquire) and op.parent else ""
-        text = f"{op.resource!r} can't stand under {parent!r}: a cycle, or more than {MAX_DEPTH} levels"
-        return ConfigError(text)
-    return StoreUnavailable("redis", f"it refuses: {why}")
 
 
 def _record(answers: list[Any], at: int) -> tuple[Record | None, int]:
     """Return the record that stands there, and where the next one does."""
     if answers[at] == 0:
         return None, at + 1
-    at += 1
-    (
-        resource, holder, token, ttl, remaining, granted, renewed, renewals, metadata, parent, parent_token, soft,
-        grace, lock_delay, hold_at_least, revoked, reserved_for, waiters,
-    ) = answers[at : at + RECORD_FIELDS]  # fmt: skip
-    at += RECORD_FIELDS
-    end = at + WAITER_FIELDS * waiters
-    record = Record(
-        resource=resource,
-        holder=holder,
-        token=token,
-        ttl_ns=ttl * MICROSECOND,
-        remaining_ns=remaining * MICROSECOND,
-        granted_us=granted,
-        renewed_us=renewed,
-        renewals=renewals,
-        metadata=decode_metadata(metadata),
-        parent=(parent, parent_token) if parent else None,
-        soft_ns=soft * MICROSECOND,
-        grace_ns=grace * MICROSECOND,
-        lock_delay_ns=lock_delay * MICROSECOND,
-        hold_at_least_ns=hold_at_least * MICROSECOND,
-        revoked=bool(revoked),
-        reserved_for=reserved_for or None,
-        queue=tuple(_contenders(answers[at:end])),
-    )
-    return record, end
+    queue = at + 1 + RECORD_FIELDS
+    end = queue + WAITER_FIELDS * answers[queue - 1]
+    return record(answers[at + 1 : queue - 1], _waiters(answers[queue:end])), end
 
 
-def _contenders(answers: list[Any]) -> list[Contender]:
-    return [Contender(*answers[at : at + WAITER_FIELDS]) for at in range(0, len(answers), WAITER_FIELDS)]
+def _waiters(answers: list[Any]) -> Iterator[list[Any]]:
+    return (answers[at : at + WAITER_FIELDS] for at in range(0, len(answers), WAITER_FIELDS))
