@@ -54,7 +54,7 @@ def _contexts(args: argparse.Namespace) -> tuple[ssl.SSLContext | None, ssl.SSLC
         return None, None
     import ssl  # noqa: PLC0415
 
-    from leasehold.stores.paxos.address import client_context  # noqa: PLC0415
+    from leasehold.stores.hosts import tls_context  # noqa: PLC0415
 
     if args.tls_clients and not args.tls_ca:
         raise ConfigError("--tls-clients needs --tls-ca: whom do their certificates come from?")
@@ -68,4 +68,4 @@ def _contexts(args: argparse.Namespace) -> tuple[ssl.SSLContext | None, ssl.SSLC
     peer = {"cert": args.tls_cert, "key": args.tls_key or args.tls_cert}
     if args.tls_ca:
         peer["ca"] = args.tls_ca
-    return server, client_context(peer)
+    return server, tls_context(peer)

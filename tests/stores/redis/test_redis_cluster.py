@@ -12,7 +12,8 @@ from leasehold.core.clock import SECOND
 from leasehold.core.ops import Acquire, Granted, Held, Notice, Release, Released, Renew, Renewed, Unknown
 from leasehold.errors import ConfigError, StoreUnavailable
 from leasehold.runtime.clock import SYSTEM
-from leasehold.stores.redis.address import Login, Node
+from leasehold.stores.hosts import Node
+from leasehold.stores.redis.address import Login
 from leasehold.stores.redis.limit import Limit
 from leasehold.stores.redis.script import source
 from leasehold.stores.redis.store import APPLY

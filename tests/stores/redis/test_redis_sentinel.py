@@ -13,7 +13,7 @@ from leasehold.core.clock import SECOND
 from leasehold.core.ops import Acquire, Granted, Held, Release, Renew, Renewed, Unknown
 from leasehold.errors import ConfigError, LeaseholdError, StoreUnavailable
 from leasehold.runtime.clock import SYSTEM
-from leasehold.stores.redis.address import Node
+from leasehold.stores.hosts import Node
 from leasehold.testing.conformance.base import Thread, new_id, until
 from tests.servers import free_port
 from tests.servers.redis import redis_server

@@ -18,8 +18,8 @@ from leasehold.errors import ConfigError, StoreUnavailable
 from leasehold.runtime.clock import SYSTEM
 from leasehold.stores import registry
 from leasehold.stores.base import StoreURL
+from leasehold.stores.hosts import Node
 from leasehold.stores.redis import RedisStore, connection
-from leasehold.stores.redis.address import Node
 from leasehold.stores.redis.trouble import explain
 from leasehold.stores.redis.wire import pack
 from leasehold.testing.conformance.base import Thread, until

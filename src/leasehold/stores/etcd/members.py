@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from leasehold.core.clock import Clock
-    from leasehold.stores.etcd.address import EtcdAddress, Node
+    from leasehold.stores.etcd.address import EtcdAddress
+    from leasehold.stores.hosts import Node
 
 TRUSTED_NS: Final = SECOND // 10
 """A connection that was idle for longer is looked at before it is used: the server may have closed it."""

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from leasehold.core.clock import Clock
-    from leasehold.stores.etcd.address import Node
     from leasehold.stores.etcd.layout import Layout
     from leasehold.stores.etcd.members import Members
     from leasehold.stores.etcd.memory import Key
     from leasehold.stores.etcd.wire import Stream, Wire
+    from leasehold.stores.hosts import Node
 
 CONNECT_NS: Final = 2 * SECOND
 QUIET_NS: Final = 6 * SECOND

@@ -8,7 +8,7 @@ from leasehold.errors import ConfigError, StoreUnavailable
 
 if TYPE_CHECKING:
     from leasehold.errors import LeaseholdError
-    from leasehold.stores.etcd.address import Node
+    from leasehold.stores.hosts import Node
 
 NEEDS_SETTLING: Final = {
     "permission denied": "doesn't permit it to this user",

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from leasehold.core.clock import Clock
-    from leasehold.stores.etcd.address import EtcdAddress, Node
+    from leasehold.stores.etcd.address import EtcdAddress
+    from leasehold.stores.hosts import Node
 
 DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = 0, 1, 3, 4, 6, 7, 8, 9
 END_STREAM, ACK, END_HEADERS, PADDED, PRIORITY = 1, 1, 4, 8, 32

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from leasehold.errors import ConfigError
+from leasehold.stores.hosts import TLS_OPTIONS, Node, tls_context
 
 if TYPE_CHECKING:
-    import ssl
-
     from leasehold.stores.base import StoreURL
 
 DEFAULT_PORT: Final = 7420
-TLS_OPTIONS: Final = ("ca", "cert", "key", "verify")
 SHORTEST_SECRET: Final = 16
 
 
-class Place(NamedTuple):
-    """A host and a port."""
+class Place(Node):
+    """Where a node of ours is."""
 
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+    __slots__ = ()
 
     @classmethod
     def parse(cls, text: str) -> Place:
@@ -55,7 +49,7 @@ class PaxosAddress:
         if len(self.nodes) % 2 == 0:
             raise ConfigError(f"the {url.scheme}:// URL names {len(self.nodes)} nodes: name all 3 or 5 of the cluster")
         self.secret = _secret(login, url)
-        self.context = client_context(url.options) if tls else None
+        self.context = tls_context(url.options) if tls else None
         self.namespace = url.namespace
         shown = "".join(f"&{n}={url.quote(v)}" for n, v in url.options.items() if n != "namespace")
         self.url = f"{url.scheme}://{self}/?namespace={url.namespace}{shown}"
@@ -76,25 +70,6 @@ def read_secret(path: str) -> bytes:
     except OSError as error:
         raise ConfigError(f"the secret can't be read from {path!r}: {error.strerror}") from error
     return _long_enough(secret)
-
-
-def client_context(options: dict[str, str]) -> ssl.SSLContext:
-    """Return how to trust the nodes and, with a certificate of one's own, how to be trusted by them."""
-    import ssl  # noqa: PLC0415 - 10 ms, which only those pay who use it
-
-    verify = options.get("verify", "true").lower()
-    if verify not in ("true", "false"):
-        raise ConfigError("verify is true or false")
-    try:
-        context = ssl.create_default_context(cafile=options.get("ca"))
-        if options.get("cert"):
-            context.load_cert_chain(options["cert"], options.get("key"))
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"the certificates can't be used: {error}") from None
-    if verify == "false":
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    return context
 
 
 def _secret(login: str, url: StoreURL) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from leasehold.errors import ConfigError
+from leasehold.stores.hosts import servers
 
 if TYPE_CHECKING:
     from leasehold.stores.base import StoreURL
@@ -26,16 +27,6 @@ SECRET_OPTIONS: Final = ("ssl_password", *SENTINEL_OPTIONS)
 TRUE: Final = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 REPLICA_TIMEOUT: Final = 1.0
 MAX_REPLICAS: Final = 100
-
-
-class Node(NamedTuple):
-    """A server's host and port."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 class Login(NamedTuple):
@@ -60,7 +51,12 @@ class RedisAddress:
         tls_options = TLS_OPTIONS if tls else ()
         url.only("namespace", *REPLICA_OPTIONS, *tls_options, *(SENTINEL_OPTIONS if sentinel else ()))
         self.namespace = url.namespace
-        self.nodes, username, password = _servers(url, SENTINEL_PORT if sentinel else DEFAULT_PORT)
+        self.nodes, username, password = servers(url, SENTINEL_PORT if sentinel else DEFAULT_PORT)
+        if len(self.nodes) > 1 and not self.kind:
+            raise ConfigError(
+                f"{url.scheme}:// takes one server; for several there are {url.scheme}+sentinel://HOST,HOST,HOST/NAME "
+                f"and {url.scheme}+cluster://HOST,HOST,HOST"
+            )
         self.service, self.db = _path(url, self.kind)
         self.replicas, self.replica_timeout = _replicas(url.options)
         tls_settings = _tls(url.options)
@@ -81,29 +77,6 @@ class RedisAddress:
         options = "".join(f"&{name}={url.quote(value)}" for name, value in self._shown.items())
         path = {"": f"{self.db}", "sentinel": f"{url.quote(self.service)}/{self.db}", "cluster": ""}[self.kind]
         return f"{self.scheme}://{self}/{path}?namespace={self.namespace}{options}"
-
-
-def _servers(url: StoreURL, default_port: int) -> tuple[list[Node], str, str]:
-    from urllib.parse import unquote, urlsplit  # noqa: PLC0415 - as in StoreURL
-
-    login, _, servers = url.netloc.rpartition("@")
-    if "," in servers and "+" not in url.scheme:
-        raise ConfigError(
-            f"{url.scheme}:// takes one server; for several there are {url.scheme}+sentinel://HOST,HOST,HOST/NAME "
-            f"and {url.scheme}+cluster://HOST,HOST,HOST"
-        )
-    nodes = []
-    for server in servers.split(","):
-        parts = urlsplit(f"//{server}")
-        try:
-            port = parts.port
-        except ValueError:
-            raise ConfigError(f"a port of the {url.scheme}:// URL is no number up to 65535") from None
-        if not parts.hostname and "," in servers:
-            raise ConfigError(f"the {url.scheme}:// URL has a server without a name")
-        nodes.append(Node(unquote(parts.hostname or "localhost"), port or default_port))
-    username, _, password = login.partition(":")
-    return nodes, unquote(username), unquote(password)
 
 
 def _path(url: StoreURL, kind: str) -> tuple[str, int]:

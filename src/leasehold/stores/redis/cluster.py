@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from redis.crc import key_slot
 
 from leasehold.errors import ConfigError, StoreUnavailable
-from leasehold.stores.redis.address import Node
+from leasehold.stores.hosts import Node
 from leasehold.stores.redis.topology import Informants
 from leasehold.stores.redis.trouble import Elsewhere, explain
 from leasehold.stores.redis.wire import pack, refusal

@@ -15,7 +15,8 @@ from leasehold.stores.redis.wire import Wire, refusal, silence
 
 if TYPE_CHECKING:
     from leasehold.errors import LeaseholdError
-    from leasehold.stores.redis.address import Node, RedisAddress
+    from leasehold.stores.hosts import Node
+    from leasehold.stores.redis.address import RedisAddress
     from leasehold.stores.redis.limit import Limit
     from leasehold.stores.redis.topology import Topology
 

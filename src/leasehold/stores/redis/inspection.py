@@ -9,7 +9,8 @@ from leasehold.stores.redis.trouble import CLUSTERED, explain
 from leasehold.stores.redis.wire import pack, refusal
 
 if TYPE_CHECKING:
-    from leasehold.stores.redis.address import Node, RedisAddress
+    from leasehold.stores.hosts import Node
+    from leasehold.stores.redis.address import RedisAddress
     from leasehold.stores.redis.limit import Limit
     from leasehold.stores.redis.wire import Wire
 

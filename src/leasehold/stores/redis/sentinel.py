@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from leasehold.errors import ConfigError, StoreUnavailable
-from leasehold.stores.redis.address import Node
+from leasehold.stores.hosts import Node
 from leasehold.stores.redis.topology import Informants, role_of
 from leasehold.stores.redis.trouble import explain
 from leasehold.stores.redis.wire import pack, refusal

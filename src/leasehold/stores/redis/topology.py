@@ -11,7 +11,8 @@ from leasehold.stores.redis.wire import Wire, pack, refusal
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leasehold.stores.redis.address import Login, Node, RedisAddress
+    from leasehold.stores.hosts import Node
+    from leasehold.stores.redis.address import Login, RedisAddress
     from leasehold.stores.redis.limit import Limit
 
 

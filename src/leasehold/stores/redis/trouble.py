@@ -9,7 +9,7 @@ from leasehold.errors import ConfigError, StoreUnavailable
 
 if TYPE_CHECKING:
     from leasehold.errors import LeaseholdError
-    from leasehold.stores.redis.address import Node
+    from leasehold.stores.hosts import Node
 
 CLUSTERED: Final = "is part of a Cluster: write redis+cluster:// (or rediss+cluster://) in the URL"
 MOVING: Final = "is moving the namespace's slot, and can't serve it until that is done"

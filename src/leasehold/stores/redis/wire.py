@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from leasehold.errors import LeaseholdError
-    from leasehold.stores.redis.address import Login, Node
+    from leasehold.stores.hosts import Node
+    from leasehold.stores.redis.address import Login
     from leasehold.stores.redis.limit import Limit
 
 RECEIVE: Final = 16384

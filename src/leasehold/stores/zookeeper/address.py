@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
 from leasehold.errors import ConfigError
+from leasehold.stores.hosts import servers
 
 if TYPE_CHECKING:
     from leasehold.stores.base import StoreURL
@@ -34,8 +35,8 @@ class ZooKeeperAddress:
         url.only("namespace", "tick", "acl", "tls", *TLS_OPTIONS, *SASL_OPTIONS)
         self.namespace = url.namespace
         self.tls = _flag(url.options, "tls", default=False)
-        self.nodes, username, password = _servers(url)
-        self.hosts = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.nodes)
+        self.nodes, username, password = servers(url, DEFAULT_PORT)
+        self.hosts = ",".join(map(str, self.nodes))
         self.chroot = _chroot(url.path)
         self.tick_ms = _tick(url.options.get("tick"))
         self.settings: dict[str, Any] = {**_tls(url.options, tls=self.tls), **_login(url.options, username, password)}
@@ -53,24 +54,6 @@ class ZooKeeperAddress:
         """Return the URL without user and password."""
         options = "".join(f"&{name}={url.quote(value)}" for name, value in self._shown.items())
         return f"zookeeper://{self.hosts}{url.quote(self.chroot)}?namespace={self.namespace}{options}"
-
-
-def _servers(url: StoreURL) -> tuple[list[tuple[str, int]], str, str]:
-    from urllib.parse import unquote, urlsplit  # noqa: PLC0415 - as in StoreURL
-
-    login, _, servers = url.netloc.rpartition("@")
-    nodes = []
-    for server in servers.split(","):
-        parts = urlsplit(f"//{server}")
-        try:
-            port = parts.port
-        except ValueError:
-            raise ConfigError("a port of the zookeeper:// URL is no number up to 65535") from None
-        if not parts.hostname and "," in servers:
-            raise ConfigError("the zookeeper:// URL has a server without a name")
-        nodes.append((unquote(parts.hostname or "localhost"), port or DEFAULT_PORT))
-    username, _, password = login.partition(":")
-    return nodes, unquote(username), unquote(password)
 
 
 def _chroot(path: str) -> str:
