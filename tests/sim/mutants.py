@@ -108,9 +108,9 @@ class TakesEqualNumbers(Acceptor):
 
 
 class ReusesNumbers(Proposer):
-    def acquire(self, now: int, wall_us: int) -> list[Step]:
+    def acquire(self, now: int, wall_us: int, above: int = 0) -> list[Step]:
         used = self.n
-        steps = super().acquire(now, wall_us)
+        steps = super().acquire(now, wall_us, above)
         if used and not self.token and isinstance(steps[0], Send) and isinstance(steps[0].item, Accept):
             self.n = used
             steps[0] = steps[0]._replace(item=steps[0].item._replace(n=used))
@@ -209,16 +209,16 @@ class CountsFreshInstalls(Proposer):
 class MendsUnderANewNumber(Proposer):
     """An acceptor that demands a higher number gets one at once, of which no majority knows."""
 
-    def _raise(self, who: str, now: int, wall_us: int) -> list[Send]:
-        self.n = self.confirmed_n = self.ballots.next(wall_us)
+    def _raise(self, who: str, floor: int, now: int, wall_us: int) -> list[Send]:
+        self.n = self.confirmed_n = self.ballots.next(wall_us, floor)
         return [self.mend(who, self.op.ttl_ns, now)]
 
 
 class WaitsForTheNextRenewal(Proposer):
     """A number that an acceptor demands is confirmed with the next renewal, when that acceptor may demand another one."""
 
-    def _raise(self, who: str, now: int, wall_us: int) -> list[Send]:
-        self.n = self.ballots.next(wall_us)
+    def _raise(self, who: str, floor: int, now: int, wall_us: int) -> list[Send]:
+        self.n = self.ballots.next(wall_us, floor)
         return []
 
 

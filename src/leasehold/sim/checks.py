@@ -10,7 +10,7 @@ I6  a record goes only by expiry, exact release or crash, is never shortened, an
 I7  a session's renewal extends a child only with a majority that holds the child
 I8  a guard that goes by tokens never admits two owners under one token, nor a stale write after a newer one
 I9  what is handed over comes from the last holder, and reaches nobody but whom it was meant for
-L1  once the faults stop, a free resource is acquired in bounded time
+L1  once the faults stop, a free resource is acquired in bounded time; and nobody floods the network
 ==  ==================================================================================================================
 
 I1, I3, I7, I9 and the first half of I2 rest on clocks that keep their bound, so they are not asked of worlds in which clocks

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from random import Random
 
     from leasehold.sim.plan import Plan
     from leasehold.sim.world import World
+
+FLOOD: Final = 30_000
+"""Messages in one world that nobody needs: somebody asks again at each answer."""
 
 
 class Network:
@@ -34,6 +37,8 @@ class Network:
         """Send a message, which may arrive once, twice or never."""
         world, rng = self.world, self.rng
         world.tally.messages += 1
+        if world.tally.messages > FLOOD:
+            world.checks.fail("L1", f"{FLOOD:,} messages, the last one from {source} to {target}: {message}")
         if self.is_cut(source, target) or (self.loss and rng.random() < self.loss):
             world.tally.lost += 1
             world.note(source, "lost", target, message)

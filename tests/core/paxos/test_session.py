@@ -370,6 +370,7 @@ def test_who_takes_the_session_in_afresh_has_nothing_that_rides_on_it_whatever_i
     assert isinstance(renewal, Send)
     for who in "bc":
         family.root.on_verdict(who, renewal.attempt, Ack(TTL, extended=True), now, 0, incarnation=1)
+    family.root._mending.add("a")
     family.root.on_verdict("a", family.root._healing, Ack(TTL, extended=False), now, 0, incarnation=1)
     assert rider.stamp() not in family.session._kept["a"].riders
 

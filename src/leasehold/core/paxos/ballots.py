@@ -56,13 +56,16 @@ class Ballots:
         agreed = floors[self._majority - 1] if len(floors) >= self._majority else 0
         return floor <= max(wall_us, agreed) + TRUST_US
 
-    def fresh(self, wall_us: int) -> int:
-        """Return a number that this client has never used, above all that it has heard of and heeds."""
-        return self._draw(max(self.used + 1, wall_us), wall_us)
+    def fresh(self, wall_us: int, above: int = 0) -> int:
+        """Return a number that this client has never used, above all that it has heard of and heeds.
 
-    def next(self, wall_us: int) -> int:
+        And ``above`` what is demanded now: an acceptor that lost its disk may demand less than what was heard of it.
+        """
+        return self._draw(max(self.used + 1, above + 1, wall_us), wall_us)
+
+    def next(self, wall_us: int, above: int) -> int:
         """Return one that is no higher than it has to be: the wall clock only says which floors to heed."""
-        return self._draw(self.used + 1, wall_us)
+        return self._draw(max(self.used, above) + 1, wall_us)
 
     def _draw(self, least: int, wall_us: int) -> int:
         if least > self._highest:  # mostly: the wall clock is ahead of all that has been granted

@@ -103,14 +103,14 @@ class Proposer:
 
     # --- what drives it -------------------------------------------------------------------------------------------
 
-    def acquire(self, now: int, wall_us: int) -> list[Step]:
-        """Begin an attempt to get it. What is held already is renewed: to ask twice changes nothing."""
+    def acquire(self, now: int, wall_us: int, above: int = 0) -> list[Step]:
+        """Begin an attempt to get it, ``above`` that number. What is held already is renewed: to ask twice changes nothing."""
         if self.token:
             return self.renew(self.op.ttl_ns, now)
         ballots = self.ballots
         if self.op.seen_token > ballots.used:
             ballots.saw(self.op.seen_token)
-        self.n = ballots.fresh(wall_us)
+        self.n = ballots.fresh(wall_us, above)
         self._reaching = False
         return [self._ask(now, wall_us)]
 
@@ -252,20 +252,22 @@ class Proposer:
         if number != self._healing:
             assert session is not None
             return session.on_verdict(who, number, verdict, now, wall_us, incarnation=incarnation)
+        if who not in self._mending:
+            return []  # the same answer again
         self._mending.discard(who)
         if isinstance(verdict, Low) and self.token and self.ballots.heeds(verdict.floor, wall_us):
-            return self._raise(who, now, wall_us)
+            return self._raise(who, verdict.floor, now, wall_us)
         if session is None or not isinstance(verdict, Ack):
             return []
         until = self.until(self._healing_ns, verdict.ttl_ns)
         return session.hand_out(session.renewed(who, incarnation, (), until, now), who, now)
 
-    def _raise(self, who: str, now: int, wall_us: int) -> list[Send]:
-        """Let a majority confirm a higher number; then, not before, ``who`` is handed it."""
+    def _raise(self, who: str, floor: int, now: int, wall_us: int) -> list[Send]:
+        """Let a majority confirm a number above that floor; then, not before, ``who`` is handed it."""
         if self.rise is not None:
-            self.rise.wanted_by.append(who)
+            self.rise.wants(who)
             return []
-        self.rise = Rise(self, self.next_number(), who, now, wall_us)
+        self.rise = Rise(self, self.next_number(), who, floor, now=now, wall_us=wall_us)
         return [self.rise.ask()]
 
     def _on_rise(self, rise: Rise, who: str, verdict: Verdict, now: int) -> list[Send]:
@@ -325,7 +327,7 @@ class Proposer:
         if acks == len(attempt.answers):
             return []
         self._stretch(attempt, acks, wall_us)
-        lows = self.lows(attempt, wall_us)
+        demanded = self.demanded(attempt, wall_us)
         last = attempt.answers[next(reversed(attempt.answers))]
         refusal = self.refused(attempt)
         if refusal is not None and not self._reaching:
@@ -335,19 +337,21 @@ class Proposer:
         blocked = self.believed(attempt)
         if blocked is not None:
             return [] if self._may_be_refused(attempt) else self._wait(attempt, blocked)
-        if lows and acks + lows >= self.majority:
+        if demanded and acks + len(demanded) >= self.majority:
             self._get_off(now)
-            return self.acquire(now, wall_us)  # where it was taken in, the next one extends: nothing to withdraw
+            return self.acquire(
+                now, wall_us, max(demanded)
+            )  # where it was taken in, the next one extends: nothing to withdraw
         if attempt.said(Gone) > self.acceptors - self.majority:
             return self._give_up(attempt, Ended(Loss.EXPIRED))
         if acks + self.acceptors - len(attempt.answers) < self.majority:
             return self._give_up(attempt, BackOff())
         return []
 
-    def lows(self, attempt: Attempt, wall_us: int) -> int:
-        """Count the acceptors that would take a higher number. One that is days ahead of the others votes against."""
-        answers = attempt.answers.values()
-        return sum([isinstance(answer, Low) and self.ballots.heeds(answer.floor, wall_us) for answer in answers])
+    def demanded(self, attempt: Attempt, wall_us: int) -> list[int]:
+        """Return the floors of those who would take a higher number. One that is days ahead of the others votes against."""
+        floors = [answer.floor for answer in attempt.answers.values() if isinstance(answer, Low)]
+        return [floor for floor in floors if self.ballots.heeds(floor, wall_us)]
 
     def _stretch(self, attempt: Attempt, willing: int, wall_us: int) -> None:
         """Let the next attempt, should this one fail, go above floors that aren't heeded, if only that makes a majority.
@@ -465,11 +469,11 @@ class Proposer:
             return self._carried(attempt, last=False)
         if self.extended(attempt) >= self.majority:
             return self._on_extended(attempt, now, wall_us)
-        acks, lows = attempt.acks, self.lows(attempt, wall_us)
-        if lows and acks + lows >= self.majority:
-            self.n = self.ballots.next(wall_us)
+        acks, demanded = attempt.acks, self.demanded(attempt, wall_us)
+        if demanded and acks + len(demanded) >= self.majority:
+            self.n = self.ballots.next(wall_us, max(demanded))
             return self.renew(attempt.ttl_ns, now)
-        if len(attempt.answers) - acks - lows > self.acceptors - self.majority:
+        if len(attempt.answers) - acks - len(demanded) > self.acceptors - self.majority:
             return self._on_loss(attempt)
         return []
 
@@ -508,7 +512,7 @@ class Proposer:
         if not (self.token and self.op.holder and attempt.kind is Kind.EXTEND):
             return []
         if answer.floor > self.confirmed_n and self.ballots.heeds(answer.floor, wall_us):
-            return [*self._raise(who, now, wall_us)]
+            return [*self._raise(who, answer.floor, now, wall_us)]
         self._mending.add(who)
         return [self.mend(who, attempt.ttl_ns, now)]
 

@@ -22,14 +22,19 @@ class Rise:
 
     __slots__ = ("_confirmed_by", "lease", "n", "number", "sent_ns", "wanted_by")
 
-    def __init__(self, lease: Proposer, number: int, who: str, now: int, wall_us: int) -> None:
+    def __init__(self, lease: Proposer, number: int, who: str, floor: int, *, now: int, wall_us: int) -> None:
         self.lease = lease
         self.number = number
         """Ties answers to it."""
-        self.n = lease.n = lease.ballots.next(wall_us)
+        self.n = lease.n = lease.ballots.next(wall_us, floor)
         self.sent_ns = now
         self.wanted_by = [who]
         self._confirmed_by: set[str] = set()
+
+    def wants(self, who: str) -> None:
+        """Take note of one more who demands a higher number."""
+        if who not in self.wanted_by:
+            self.wanted_by.append(who)
 
     def ask(self) -> Send:
         """Ask all to confirm it. That lengthens nothing."""

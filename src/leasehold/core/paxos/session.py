@@ -257,8 +257,9 @@ class Session:
             self._on_the_way.discard((handing.stamp, who))
             if isinstance(verdict, Ack):
                 self._took(handing.rider, who, incarnation, self.root.until(handing.sent_ns, verdict.ttl_ns), now)
-            heeded = isinstance(verdict, Low) and self.root.ballots.heeds(verdict.floor, wall_us)
-            raising = self._raise(handing.rider, who, now, wall_us) if heeded else []
+            raising = []
+            if isinstance(verdict, Low) and self.root.ballots.heeds(verdict.floor, wall_us):
+                raising = self._raise(handing.rider, who, verdict.floor, now, wall_us)
             return raising + self._send_some(now)
         rise = self._rising[number]
         if isinstance(verdict, Ack) and verdict.extended:
@@ -272,13 +273,13 @@ class Session:
         if rider.stamp() in self.riders:
             self.acked(rider.stamp(), who, incarnation, until_ns, now)
 
-    def _raise(self, rider: Proposer, who: str, now: int, wall_us: int) -> list[Send]:
-        """Let a majority confirm a higher number; then, not before, ``who`` is handed it."""
+    def _raise(self, rider: Proposer, who: str, floor: int, now: int, wall_us: int) -> list[Send]:
+        """Let a majority confirm a number above that floor; then, not before, ``who`` is handed it."""
         rising = self._risers.get(rider)
         if rising is not None:
-            rising.wanted_by.append(who)
+            rising.wants(who)
         if rising is not None or rider.stamp() not in self.riders:
             return []
-        rise = Rise(rider, self.root.next_number(), who, now, wall_us)
+        rise = Rise(rider, self.root.next_number(), who, floor, now=now, wall_us=wall_us)
         self._rising[rise.number] = self._risers[rider] = rise
         return [rise.ask()]
