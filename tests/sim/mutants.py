@@ -39,10 +39,7 @@ class AnchoredAtReceipt(Proposer):
 
 
 class ActivatesDeadAttempts(Proposer):
-    """The deadline begins when the first answer comes, and nobody looks at it when the last one does."""
-
-    def deadline(self, attempt: Attempt, ttl_ns: int) -> int:
-        return super().deadline(attempt, ttl_ns) + ttl_ns // 2
+    """Nobody looks at the deadline when the last answer comes."""
 
     def in_time(self, deadline_ns: int, now: int) -> bool:
         return True
@@ -315,6 +312,11 @@ class SaysItTooSoon(Session):
         super().leave(rider, 0)
 
 
+class NoLockDelay(Acceptor):
+    def accept(self, item: Accept, now: int) -> Verdict:
+        return super().accept(item._replace(op=item.op._replace(lock_delay_ns=0)), now)
+
+
 class KeepsUnderTheRevoked(Acceptor):
     """What rides under a revoked lease is renewed, though it ends here with that one, and not with the root."""
 
@@ -380,6 +382,7 @@ CASTS = {
     "counts after the bound": Cast(session=CountsAfterTheBound),
     "counts late words": Cast(session=CountsLateWords),
     "counts any ack": Cast(session=CountsAnyAck),
+    "no lock delay": Cast(acceptor=NoLockDelay),
     "says it once": Cast(session=SaysItOnce),
     "says it too soon": Cast(session=SaysItTooSoon),
     "keeps what rides under the revoked": Cast(acceptor=KeepsUnderTheRevoked),

@@ -1,20 +1,21 @@
 """What must be true after each step, whatever went wrong.
 
-==  ==================================================================================================================
-I1  at most one holder of a resource believes itself valid, in true time
-I2  tokens strictly increase in the order of activation; and nobody is renewed once a larger token was granted
-I3  each holder has a majority whose exclusion outlasts it
-I4  floors never go back
-I5  silent acceptors send nothing, and are silent for as long as anybody may rely on what they forgot
-I6  a record goes only by expiry, exact release or crash, is never shortened, and does not come back once given back
-I7  a session's renewal extends a child only with a majority that holds the child
-I8  a guard that goes by tokens never admits two owners under one token, nor a stale write after a newer one
-I9  what is handed over comes from the last holder, and reaches nobody but whom it was meant for
-L1  once the faults stop, a free resource is acquired in bounded time; and nobody floods the network
-==  ==================================================================================================================
+===  =================================================================================================================
+I1   at most one holder of a resource believes itself valid, in true time
+I2   tokens strictly increase in the order of activation; and nobody is renewed once a larger token was granted
+I3   each holder has a majority whose exclusion outlasts it
+I4   floors never go back
+I5   silent acceptors send nothing, and are silent for as long as anybody may rely on what they forgot
+I6   a record goes only by expiry, exact release or crash, is never shortened, and does not come back once given back
+I7   a session's renewal extends a child only with a majority that holds the child
+I8   a guard that goes by tokens never has to decide between two owners under one token
+I9   what is handed over comes from the last holder, and reaches nobody but whom it was meant for
+I10  with a lock delay, nobody gets a resource so soon after a holder that didn't give it back
+L1   once the faults stop, a free resource is acquired in bounded time; and nobody floods the network
+===  =================================================================================================================
 
-I1, I3, I7, I9 and the first half of I2 rest on clocks that keep their bound, so they are not asked of worlds in which clocks
-jump: there, two grants may be activated in the wrong order, but never under one token. All others are asked of all.
+I1, I3, I7, I9, I10 and the first half of I2 rest on clocks that keep their bound, so they are not asked of worlds in which
+clocks jump: there, two grants may be activated in the wrong order, but never under one token. All others are asked of all.
 """
 
 from __future__ import annotations
@@ -70,6 +71,8 @@ class Checks:
         self.relied_on: dict[str, float] = {}
         """By node: until when somebody may rely on what it said, in true time."""
         self.silent_until: dict[str, float] = {}
+        self.not_before: dict[str, float] = {}
+        """By resource: until when its last holder acts, and the lock delay after that, in true time."""
         self.registers: dict[str, tuple[int, str]] = {}
         self.first_calm: dict[str, int] = {}
         """When a resource was first had after the faults had stopped."""
@@ -93,6 +96,8 @@ class Checks:
             world.tally.handovers += 1
             if self.clocks_are_good and state != f"{max(granted)}/{client.name}":
                 self.fail("I9", f"{client.name} got {resource} after {max(granted)} with what was left as {state}")
+        if world.now < self.not_before.pop(resource, 0) and self.clocks_are_good:
+            self.fail("I10", f"{client.name} got {resource} within the lock delay of {max(granted)}")
         granted[token] = world.now
         if world.calm:
             self.first_calm.setdefault(resource, world.now)
@@ -139,6 +144,13 @@ class Checks:
         if len(keeping) < self.majority:
             names = ", ".join(keeping) or "nobody"
             self.fail(invariant, f"{client.name} holds {resource} until {until / 1e9:.6f} s, kept by {names}")
+        if not self.world.plan.whims:  # who asks to, recovers what it had
+            self.not_before[resource] = until + self.world.plan.lock_delay_ns / (1 + DRIFT)
+
+    def on_given_back(self, tenancy: Tenancy) -> None:
+        """Its owner has stopped acting on it, and says so: no delay."""
+        if tenancy.belief is not None and tenancy.proposer.token >= max(self.tokens[tenancy.resource]):
+            self.not_before.pop(tenancy.resource, None)
 
     def keeps(self, node: Node, tenancy: Tenancy, until_ns: int) -> bool:
         """Whether this node lets nobody else have it before that true time."""

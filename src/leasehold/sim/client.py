@@ -104,6 +104,7 @@ class Client(Process):
             return
         op = self.whims.release(tenancy)
         self.let_go(tenancy, reason)
+        self.world.checks.on_given_back(tenancy)
         self.do(tenancy, tenancy.proposer.release(op, self.now))
         if self.whims.repeats():
             self.after(self.whims.pause_ns(), self.release_again, tenancy, op)
@@ -140,7 +141,7 @@ class Client(Process):
             elif isinstance(step, BackOff):
                 pause = self.rng.randrange(1, 4 * self.world.plan.delay_ns + 10 * MILLISECOND)
                 self.after(pause, self.try_again, tenancy, True)
-            elif isinstance(step, NoAnswer):
+            elif isinstance(step, NoAnswer) or (isinstance(step, Refusal) and tenancy.belief is not None):
                 self.on_no_answer(tenancy)
             else:
                 assert isinstance(step, Ended | Refusal)

@@ -27,11 +27,14 @@ class Network:
         self.straying = plan.straying
         self.groups: list[frozenset[str]] = []
         """Each is cut off from all who are not in it."""
+        self.deaf: list[frozenset[str]] = []
+        """Each hears nobody who is not in it, and is heard."""
 
     def calm(self) -> None:
         """Lose nothing any more."""
         self.loss = self.copies = self.straying = 0.0
         self.groups.clear()
+        self.deaf.clear()
 
     def send(self, source: str, target: str, message: object) -> None:
         """Send a message, which may arrive once, twice or never."""
@@ -60,9 +63,11 @@ class Network:
             return int(rng.random() * self.stray_ns)
         return int(self.delay_ns * (0.1 + rng.random()))
 
-    def is_cut(self, one: str, other: str) -> bool:
+    def is_cut(self, source: str, target: str) -> bool:
         """Whether a partition lies between them."""
-        return any((one in group) != (other in group) for group in self.groups)
+        if self.deaf and any(target in group and source not in group for group in self.deaf):
+            return True
+        return any((source in group) != (target in group) for group in self.groups)
 
     def arrive(self, source: str, target: str, message: object) -> None:
         """Hand a message over, unless its target can't be reached now."""

@@ -134,7 +134,11 @@ class Node(Process):
         elif isinstance(message, Seed):
             durable = self.seeding.on_seed(message, self.now)
             if durable is not None:
-                self._write(durable, self.seeding.finish, durable)
+                self._write(durable, self._finish_seeding, durable)
+
+    def _finish_seeding(self, durable: Durable) -> None:
+        self.seeding.finish(durable)
+        self.world.checks.all_holding()
 
     def _write_then_send(self, source: str, request: Request, answer: Answer) -> None:
         if answer.persist is None:
@@ -173,6 +177,7 @@ class Node(Process):
 
     def _collect(self) -> None:
         self.acceptor.collect(self.now)
+        self.world.checks.all_holding()
         self.after(COLLECT_NS, self._collect)
 
     def _top_up(self) -> None:

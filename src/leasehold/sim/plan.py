@@ -30,7 +30,9 @@ class FaultKind(StrEnum):
     DEATH = "death"
     """A client dies, and a new one begins."""
     PARTITION = "partition"
-    """Some hear nothing of the others."""
+    """Some hear nothing of the others, nor the others of them."""
+    DEAFNESS = "deafness"
+    """Some hear nothing of the others, and are heard."""
     REVOCATION = "revocation"
     """Somebody revokes a lease, and only some nodes hear of it."""
     JUMP = "clock jump"
@@ -106,7 +108,9 @@ def draw(seed: int) -> Plan:
         sessions=rng.random() < 0.25,
         clock_failures=clock_failures,
         rates=tuple((who, 1 + DRIFT * rng.choice((-1, -1, 1, 1, 0, rng.uniform(-1, 1)))) for who in everybody),
-        faults=_at_most_one_lost_disk(sorted([*faults, *_revocations(seed, nodes, active)])),
+        faults=_few_lost_disks(
+            sorted([*faults, *_revocations(seed, nodes, active), *_deafness(seed, everybody, ttl, active)]), len(nodes)
+        ),
         ahead=_ahead(Random(f"leasehold/{seed}/ahead"), nodes),
         whims=Random(f"whims/{seed}").random() < 0.4,
     )
@@ -126,10 +130,20 @@ def _revocations(seed: int, nodes: tuple[str, ...], active: int) -> list[Fault]:
     return [Fault(rng.randrange(active), FaultKind.REVOCATION, who, 0) for who in told]
 
 
+def _deafness(seed: int, everybody: tuple[str, ...], ttl: int, active: int) -> list[Fault]:
+    """Draw some, likewise."""
+    rng = Random(f"leasehold/{seed}/deafness")
+    if rng.random() < 0.7:
+        return []
+    deaf = [tuple(rng.sample(everybody, rng.randrange(1, len(everybody) - 1))) for _ in range(rng.randrange(1, 4))]
+    return [Fault(rng.randrange(active), FaultKind.DEAFNESS, who, int(ttl * rng.uniform(0.01, 2))) for who in deaf]
+
+
 def _fault(
     rng: Random, nodes: tuple[str, ...], clients: tuple[str, ...], ttl: int, active: int, *, clock_failures: bool
 ) -> Fault:
-    left_out = {FaultKind.REVOCATION} if clock_failures else {FaultKind.REVOCATION, FaultKind.JUMP}
+    apart = {FaultKind.REVOCATION, FaultKind.DEAFNESS}
+    left_out = apart if clock_failures else apart | {FaultKind.JUMP}
     kinds = [kind for kind in FaultKind if kind not in left_out]
     kind = rng.choice([*kinds, FaultKind.CRASH, FaultKind.STOP, FaultKind.PARTITION])
     at = rng.randrange(active)
@@ -148,7 +162,8 @@ def _fault(
     return Fault(at, kind, (rng.choice([*nodes, *clients]),), lasts * rng.choice((-1, 1)))
 
 
-def _at_most_one_lost_disk(faults: list[Fault]) -> tuple[Fault, ...]:
-    """Leave one: the loss of a majority's disks is beyond what is promised."""
-    lost = [fault for fault in faults if fault.kind is FaultKind.LOST_DISK]
-    return tuple(fault for fault in faults if fault.kind is not FaultKind.LOST_DISK or fault is lost[0])
+def _few_lost_disks(faults: list[Fault], nodes: int) -> tuple[Fault, ...]:
+    """Leave those of a minority: the loss of a majority's disks is beyond what is promised."""
+    lost = dict.fromkeys(fault.who for fault in faults if fault.kind is FaultKind.LOST_DISK)
+    may = list(lost)[: (nodes - 1) // 2]
+    return tuple(fault for fault in faults if fault.kind is not FaultKind.LOST_DISK or fault.who in may)

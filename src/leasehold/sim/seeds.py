@@ -44,6 +44,8 @@ def run_seeds(first: int, last: int) -> Report:
             world.run()
         except Violation as violation:
             failures.append(Failure(seed, violation.invariant, str(violation)))
+        except Exception as error:  # noqa: BLE001 - whatever it is, the seed must be named
+            failures.append(Failure(seed, "", f"{type(error).__name__}: {error}"))
         tally += world.tally
     return Report(tally, tuple(failures))
 

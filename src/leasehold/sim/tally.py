@@ -27,6 +27,7 @@ class Tally:
     deaths: int = 0
     stops: int = 0
     partitions: int = 0
+    deaf: int = 0
     drifted: int = 0
     jumps: int = 0
     ahead: int = 0
@@ -57,6 +58,7 @@ class Tally:
             ("client deaths", self.deaths),
             ("processes stopped", self.stops),
             ("partitions", self.partitions),
+            ("  in one direction only", self.deaf),
             ("drifted clocks", self.drifted),
             ("clock jumps", self.jumps),
             ("wall clocks ahead", self.ahead),

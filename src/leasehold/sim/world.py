@@ -126,11 +126,17 @@ class World:
             self.tally.partitions += 1
             group = frozenset(fault.who)
             self.network.groups.append(group)
-            self.at(self.now + fault.for_ns, self.mend, group)
+            self.at(self.now + fault.for_ns, self.mend, self.network.groups, group)
+            return
+        if fault.kind is FaultKind.DEAFNESS:
+            self.tally.deaf += 1
+            group = frozenset(fault.who)
+            self.network.deaf.append(group)
+            self.at(self.now + fault.for_ns, self.mend, self.network.deaf, group)
             return
         if fault.kind is FaultKind.REVOCATION:
-            resources = self.plan.resources
-            asked = End(Revoke(resources[fault.at_ns % len(resources)]))
+            resource = self.plan.resources[fault.at_ns % len(self.plan.resources)]
+            asked = End(Revoke(resource))
             self.clients[-1].transmit((asked,), [], list(fault.who))
             return
         for process in [self.processes[who] for who in fault.who]:
@@ -177,10 +183,10 @@ class World:
             self.note(process.name, "begins", "")
             process.begin()  # type: ignore[attr-defined]
 
-    def mend(self, group: frozenset[str]) -> None:
+    def mend(self, groups: list[frozenset[str]], group: frozenset[str]) -> None:
         """End a partition."""
-        if group in self.network.groups:
-            self.network.groups.remove(group)
+        if group in groups:
+            groups.remove(group)
 
     def become_calm(self) -> None:
         """Let nothing go wrong any more."""

@@ -175,6 +175,34 @@ def test_one_that_demands_a_higher_number_gets_it_once_a_majority_knows_that_num
     assert p.token == token
 
 
+def test_one_that_was_a_month_ahead_and_has_lost_its_disk_is_followed_to_where_it_is_now() -> None:
+    """By what was heard of it before, the holder would ask below that again and again, and at once."""
+    cluster = Cluster()
+    p = cluster.proposer("p")
+    cluster.acceptors["c"].floor = cluster.wall_us + 30 * DAY_US
+    assert isinstance(cluster.acquire(p), Won)
+    cluster.acceptors["c"] = back = acceptor("c")
+    back.incarnation, back.floor = 2, p.n + 10**6
+    assert isinstance(cluster.renew(p), Kept)
+    assert back.load("job").lease_id == "p"
+
+
+def test_the_same_answer_again_is_not_heard_again() -> None:
+    cluster = Cluster()
+    p = cluster.proposer("p")
+    cluster.reachable = {"a", "b"}
+    cluster.acquire(p)
+    (renewal,) = p.renew(TTL, cluster.now)
+    assert isinstance(renewal, Send)
+    answers = {name: Ack(TTL, extended=True) for name in "ab"} | {"c": Gone(Loss.EXPIRED)}
+    found = [
+        step for name, said in answers.items() for step in p.on_verdict(name, renewal.attempt, said, cluster.now, 1)
+    ]
+    (handed,) = [step for step in found if isinstance(step, Send)]
+    demand = [p.on_verdict("c", handed.attempt, Low(p.n + 1), cluster.now, cluster.wall_us) for _ in range(3)]
+    assert [len(steps) for steps in demand] == [1, 0, 0]
+
+
 def test_it_gets_it_though_somebody_who_waits_leads_it_on_between_any_two_renewals() -> None:
     cluster = Cluster()
     p, waiter = cluster.proposer("p"), cluster.proposer("q", queue=True)
