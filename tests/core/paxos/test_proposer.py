@@ -201,6 +201,10 @@ def test_the_same_answer_again_is_not_heard_again() -> None:
     (handed,) = [step for step in found if isinstance(step, Send)]
     demand = [p.on_verdict("c", handed.attempt, Low(p.n + 1), cluster.now, cluster.wall_us) for _ in range(3)]
     assert [len(steps) for steps in demand] == [1, 0, 0]
+    (rise,) = demand[0]
+    assert isinstance(rise, Send)
+    confirmed = [p.on_verdict(name, rise.attempt, Ack(TTL, extended=True), cluster.now, 1) for name in "ab"]
+    assert [len([step for step in steps if isinstance(step, Send)]) for steps in confirmed] == [0, 1]
 
 
 def test_it_gets_it_though_somebody_who_waits_leads_it_on_between_any_two_renewals() -> None:
