@@ -10,7 +10,7 @@ I6   a record goes only by expiry, exact release or crash, is never shortened, a
 I7   a session's renewal extends a child only with a majority that holds the child
 I8   a guard that goes by tokens never has to decide between two owners under one token
 I9   what is handed over comes from the last holder, and reaches nobody but whom it was meant for
-I10  with a lock delay, nobody gets a resource so soon after a holder that didn't give it back
+I10  with a lock delay, nobody gets a resource so soon after a holder that didn't stop by itself
 L1   once the faults stop, a free resource is acquired in bounded time; and nobody floods the network
 ===  =================================================================================================================
 
@@ -147,9 +147,9 @@ class Checks:
         if not self.world.plan.whims:  # who asks to, recovers what it had
             self.not_before[resource] = until + self.world.plan.lock_delay_ns / (1 + DRIFT)
 
-    def on_given_back(self, tenancy: Tenancy) -> None:
-        """Its owner has stopped acting on it, and says so: no delay."""
-        if tenancy.belief is not None and tenancy.proposer.token >= max(self.tokens[tenancy.resource]):
+    def on_stopped(self, tenancy: Tenancy) -> None:
+        """Its owner has stopped acting on it, and may say so from now on, itself or with its session: no delay."""
+        if tenancy.proposer.token >= max(self.tokens[tenancy.resource]):
             self.not_before.pop(tenancy.resource, None)
 
     def keeps(self, node: Node, tenancy: Tenancy, until_ns: int) -> bool:

@@ -104,7 +104,6 @@ class Client(Process):
             return
         op = self.whims.release(tenancy)
         self.let_go(tenancy, reason)
-        self.world.checks.on_given_back(tenancy)
         self.do(tenancy, tenancy.proposer.release(op, self.now))
         if self.whims.repeats():
             self.after(self.whims.pause_ns(), self.release_again, tenancy, op)
@@ -117,6 +116,7 @@ class Client(Process):
     def let_go(self, tenancy: Tenancy, reason: Loss) -> None:
         """Stop acting on it."""
         if tenancy.belief is not None:
+            self.world.checks.on_stopped(tenancy)
             tenancy.step(Over(reason), self.now)
             self.world.span(self.name, f"holds {tenancy.resource}", begins=False)
         self.schedule.remove(tenancy.resource)
