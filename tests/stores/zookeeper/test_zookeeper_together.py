@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,7 +10,7 @@ from leasehold.core.ops import Acquire, Granted, Held, Release, Released, Unknow
 from leasehold.stores.zookeeper.connection import Connection
 from leasehold.stores.zookeeper.steps import MOST_GRANTS
 from leasehold.testing.conformance.base import PATIENCE, Thread, new_id, ns, take, taken, until
-from tests.stores.interrupting import InterruptAt
+from tests.stores.interrupting import interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -114,13 +113,7 @@ def test_threads_that_ask_at_once_each_get_their_own(store: ZooKeeperStore, tree
 def test_an_interrupt_while_a_request_is_sent_leaves_a_store_that_works(store: ZooKeeperStore, where: str) -> None:
     """Nothing stays locked, and no answer is expected to what was not sent."""
     taken(store, "job", 30)
-    interrupt = InterruptAt(Connection.send_now, where)
-    sys.settrace(interrupt)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            take(store, "other", 30)
-    finally:
-        sys.settrace(None)
-    assert interrupt.done
+    with interrupted(Connection.send_now, where):
+        take(store, "other", 30)
     for name in ("another", "yet another"):
         until(lambda name=name: isinstance(take(store, name, 30), Granted), f"{name}")  # type: ignore[misc]
