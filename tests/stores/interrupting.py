@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dis
-import itertools
 import linecache
 import sys
 from typing import TYPE_CHECKING, Self
@@ -27,7 +26,7 @@ class Interrupt:
         if self.where:
             return None
         if event == "line" and not _leaves_a_lock(frame) and self._is_now(frame):
-            self.where = f"{frame.f_code.co_name}:{frame.f_lineno}"
+            self.where = _line(frame)
             raise KeyboardInterrupt
         return self
 
@@ -44,10 +43,6 @@ def _leaves_a_lock(frame: FrameType) -> bool:
     return dis.opname[frame.f_code.co_code[frame.f_lasti]] == "LOAD_CONST" and _source(frame).startswith("with ")
 
 
-def _source(frame: FrameType) -> str:
-    return linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
-
-
 @contextlib.contextmanager
 def interrupted(function: Callable[..., object], text: str) -> Iterator[None]:
     """Interrupt what is done meanwhile just before a line of that function, and see it end by that."""
@@ -57,15 +52,23 @@ def interrupted(function: Callable[..., object], text: str) -> Iterator[None]:
 
 
 def interrupted_everywhere(module: ModuleType, act: Callable[[], object]) -> Iterator[str]:
-    """Do something again and again, and interrupt it one line of that module later each time; say where that was."""
-    for count in itertools.count():
-        with contextlib.suppress(KeyboardInterrupt), Interrupt(_after(count, module)) as interrupt:
+    """Do something again and again, and interrupt it each time at another line of that module; say which it was."""
+    seen: set[str] = set()
+    while True:
+        with (
+            contextlib.suppress(KeyboardInterrupt),
+            Interrupt(lambda frame: frame.f_code.co_filename == module.__file__ and _line(frame) not in seen) as once,
+        ):
             act()
-        if not interrupt.where:
+        if not once.where:
             return
-        yield interrupt.where
+        seen.add(once.where)
+        yield once.where
 
 
-def _after(count: int, module: ModuleType) -> Callable[[FrameType], bool]:
-    lines = itertools.count()
-    return lambda frame: frame.f_code.co_filename == module.__file__ and next(lines) == count
+def _line(frame: FrameType) -> str:
+    return f"{frame.f_code.co_name}:{frame.f_lineno}"
+
+
+def _source(frame: FrameType) -> str:
+    return linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()

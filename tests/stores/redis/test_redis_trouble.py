@@ -458,6 +458,7 @@ def test_a_disk_that_takes_nothing(tmp_path: Path, open_store: Callable[[str], R
         assert isinstance(ask(store, renewal), Renewed)
 
 
+@pytest.mark.usefixtures("raw")
 def test_a_connection_that_leads_nowhere(server: RedisServer, open_store: Callable[[str], RedisStore]) -> None:
     """Both ends take it for open, and nothing gets through any more: answers are missed in time, and it is left."""
     with Tunnel(server.port) as tunnel:
