@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from leasehold.core.lease import encode_metadata
 from leasehold.core.ops import Acquire, Granted, Held, Release, Released, Unknown
 from leasehold.stores.zookeeper.connection import Connection
 from leasehold.stores.zookeeper.steps import MOST_GRANTS
@@ -40,6 +41,23 @@ def test_many_grants_take_a_few_requests_and_each_has_the_zxid_of_its_own(
     ended = store.apply([Release(op.resource, op.lease_id) for op in ops], timeout=PATIENCE)
     assert ended == [Released()] * len(ops)
     assert not any("job" in path for path in tree.left())
+
+
+@pytest.mark.parametrize(("length", "requests"), [(50, 20), (900, 200)])
+def test_metadata_beyond_the_basic_plane_is_as_long_as_it_is_sent(
+    store: ZooKeeperStore, zookeeper: ZooKeeperServer, length: int, requests: int
+) -> None:
+    """Each of these is twelve bytes then: a hundred grants with a few share a transaction, with many they can't."""
+    taken(store, "warm", 30)
+    said = {"who": "\N{GRINNING FACE}" * length}
+    ops = [op._replace(metadata=encode_metadata(said, limit=65536)) for op in wanted(MOST_GRANTS)]
+    before = zookeeper.count("zk_packets_received")
+    outcomes = store.apply(ops, timeout=PATIENCE)
+    assert zookeeper.count("zk_packets_received") - before < requests
+    assert [type(outcome) for outcome in outcomes] == [Granted] * MOST_GRANTS
+    for record in store.read([op.resource for op in ops], timeout=PATIENCE):
+        assert record is not None
+        assert record.metadata == said
 
 
 def test_what_somebody_else_holds_keeps_nobody_from_the_rest(opened: Callable[[], ZooKeeperStore]) -> None:
