@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from typing import TYPE_CHECKING
 
@@ -70,6 +71,7 @@ def _measure(words: list[str]) -> int:
         runner = Runner(only=options.only, names=options.names, quick=options.quick, pin=options.pin)
     except NothingToDo as error:
         parser.error(str(error))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: no server is left behind
     run = runner.run()
     print_run(run)
     said = write(run, options.out)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -16,6 +18,7 @@ from bench.report import fill
 from bench.results import Run
 from bench.show import Show
 from bench.works.throughput import Throughput
+from leasehold.testing.conformance.base import until
 from tests.needs import not_here
 
 if TYPE_CHECKING:
@@ -64,6 +67,48 @@ class Breaking(Blocking):
 
     def acquire(self, resource: str) -> Callable[[], object]:
         raise OSError("the disk is full\nand more")
+
+
+def test_a_run_that_is_told_to_end_leaves_no_server_behind(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "bench",
+        "--quick",
+        "--only",
+        "redis",
+        "--with",
+        "leasehold",
+        "--out",
+        str(tmp_path),
+    ]
+    children: set[int] = set()
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
+
+        def has_a_server() -> bool:
+            if run.poll() is not None:
+                measured(tmp_path)
+            children.update(map(int, Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()))
+            return any(b"redis-server" in command_of(child) for child in children)
+
+        try:
+            until(has_a_server, "the server", 60)
+            run.terminate()
+            assert run.wait(60) == 0
+            assert "interrupted" in Run.load(str(tmp_path / "results.json")).machine
+            until(lambda: not any(map(command_of, children)), "the end of them all")
+        finally:
+            run.kill()
+            for child in filter(command_of, children):
+                os.kill(child, signal.SIGKILL)
+
+
+def command_of(process: int) -> bytes:
+    """Return what runs there; nothing where it has ended."""
+    try:
+        return Path(f"/proc/{process}/cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 def test_a_quick_run_on_redis_prints_goals_then_ratios_then_absolutes(tmp_path: Path) -> None:

@@ -282,6 +282,23 @@ def test_a_flood_from_one_client_neither_starves_the_others_nor_fills_the_memory
     assert memory(node) - before < 64 * 2**20
 
 
+def test_the_kernel_looks_from_time_to_time_whether_a_client_is_still_there(node: PaxosNode) -> None:
+    """Or a client whose machine went away would be listened for until the node ends."""
+    with RawClient(node.port).greet() as client:
+        until(lambda: 0 < _looks_in(node, client) <= 30, "its timer")
+
+
+def _looks_in(node: PaxosNode, client: RawClient) -> float:
+    """Return in how many seconds the node's kernel will look; 0: never."""
+    ports = [node.port, client.socket.getsockname()[1]]
+    with open("/proc/net/tcp", encoding="ascii") as file:
+        for _, local, remote, _, _, timer, *_ in map(str.split, file):
+            if [int(end.partition(":")[2] or "0", 16) for end in (local, remote)] == ports:
+                kind, ticks = timer.split(":")
+                return int(ticks, 16) / os.sysconf("SC_CLK_TCK") if int(kind) == 2 else 0
+    return 0
+
+
 def test_many_connections_that_say_nothing_leave_nothing_behind(node: PaxosNode) -> None:
     before = memory(node)
     for _ in range(20):

@@ -72,6 +72,30 @@ class Tunnel:
                 target.shutdown(socket.SHUT_WR)
 
 
+class TornTunnel(Tunnel):
+    """Loses its way in the middle of what comes back."""
+
+    _torn = False
+
+    def tear(self) -> None:
+        """Let half of the next thing through that comes back, and nothing from there on."""
+        self._torn = True
+
+    def _back(self, source: socket.socket, target: socket.socket, dead: threading.Event) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                if self._torn and not dead.is_set():
+                    target.sendall(data[: len(data) // 2])
+                    self.swallow()
+                elif not dead.is_set():
+                    target.sendall(data)
+
+    def mend(self) -> None:
+        """Let new connections through."""
+        self._torn = False
+        super().mend()
+
+
 class SlowTunnel(Tunnel):
     """What comes back is late; each part of it, where the parts are small."""
 

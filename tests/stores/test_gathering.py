@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 from leasehold.core.clock import SECOND
 from leasehold.core.ops import Release, Released, Renew, Renewed, Unknown
 from leasehold.runtime.clock import SYSTEM
+from leasehold.stores import gathering
 from leasehold.stores.gathering import LANES, Gathering
 from leasehold.testing.conformance.base import Thread, until
+from tests.stores.interrupting import interrupted_everywhere
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,7 +57,7 @@ def test_those_who_come_meanwhile_go_together_and_each_gets_its_own() -> None:
     assert answers[LANES:] == [[Released(10)], [Released(11), Released(12)], [Released(13)]]
     assert len(server.calls[LANES:]) <= LANES
     assert sorted(name for call in server.calls[LANES:] for name in call) == ["10", "11", "12", "13"]
-    assert server.gathering._under_way == 0
+    assert not server.gathering._under_way
 
 
 def test_those_about_one_resource_go_one_after_the_other() -> None:
@@ -103,4 +105,42 @@ def test_an_error_reaches_one_and_stops_nobody() -> None:
         thread = Thread(lambda: broken.apply([Release("1", "id")], SYSTEM.now() + SECOND))
         thread.join(10)
         assert isinstance(thread._error, KeyboardInterrupt)
-    assert broken._under_way == 0
+        del thread
+    assert not broken._under_way
+
+
+def test_an_interrupt_at_whatever_line_costs_no_lane() -> None:
+    server = Server()
+    server.open.set()
+    ops = [Release("1", "id")]
+    for where in interrupted_everywhere(gathering, lambda: server.gathering.apply(ops, SYSTEM.now() + SECOND)):
+        assert not server.gathering._under_way, where
+    assert server.calls
+
+
+def test_an_interrupt_at_whatever_line_keeps_nobody_waiting_who_was_taken_along_or_comes_next() -> None:
+    server = Server()
+    gone = threading.Event()
+    threads: list[Thread] = []
+
+    def be_in_the_middle() -> None:
+        """Wait for a lane, and go with somebody, while somebody else waits for the next one."""
+        server.open.clear()
+        server.calls.clear()
+        gone.clear()
+        threads[:] = server.fill()
+        threads.append(Thread(follow))
+        server.gathering.apply([Release("9", "id")], SYSTEM.now() + 10 * SECOND)
+
+    def follow() -> None:
+        until(lambda: len(server.gathering._waiting) == 1 or gone.is_set(), "the one that is interrupted")
+        threads.extend(server.ask(name, seconds=1) for name in ("10", "11", "10"))
+        until(lambda: len(server.gathering._waiting) == 4 or gone.is_set(), "the others")
+        server.open.set()
+
+    for where in interrupted_everywhere(gathering, be_in_the_middle):
+        gone.set()
+        for thread in threads:
+            thread.result()
+        assert not server.gathering._under_way, where
+        assert not server.gathering._waiting, where

@@ -20,7 +20,6 @@ def check_resource(name: str) -> str:
         and 0 < len(given) <= MAX_RESOURCE_BYTES // 4
         and "//" not in f"/{given}/"
         and given.isprintable()
-        and ("/" not in given or ("//" not in given and given[0] != "/" != given[-1]))
     ):
         return given  # most are like that
     return _look_closely(name)

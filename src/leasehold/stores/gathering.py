@@ -2,12 +2,16 @@
 
 A few callers are under way at once; whoever comes meanwhile waits, and the first of those then takes all along that
 have come. Nobody waits for time to pass until more come, so a single caller loses nothing.
+
+An interrupt may end a thread's call at any line. So whoever is under way is known weakly: with the call, its lane is
+given back, wherever that ended.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+import weakref
 from typing import TYPE_CHECKING, Final
 
 from leasehold.core.clock import SECOND
@@ -24,18 +28,20 @@ LANES: Final = 2
 """How many transactions are under way at once."""
 MOST_OPS: Final = 100
 MOST_YIELDS: Final = 8
+GRACE: Final = 1.0
+"""Seconds that somebody who was taken along waits for its answer beyond its time: whoever took it may be gone."""
 
 
 class Caller:
     """A thread that waits: for its turn to go, or for somebody who takes its operations along."""
 
-    __slots__ = ("_gate", "give_up", "ops", "outcomes", "party")
+    __slots__ = ("__weakref__", "_gate", "give_up", "ops", "outcomes", "party")
 
     def __init__(self, ops: Sequence[Op], give_up: int) -> None:
         self.ops = ops
         self.give_up = give_up
         self.outcomes: list[Outcome] | None = None
-        self.party: list[Caller] | None = None
+        self.party: Sequence[Caller] | None = None
         """Whom it takes along, once it is its turn."""
         self._gate = threading.Lock()  # an event is four times as much work, for something that happens once
         self._gate.acquire()
@@ -44,7 +50,7 @@ class Caller:
         """Let it go on; once."""
         self._gate.release()
 
-    def is_called(self, seconds: float = -1) -> bool:
+    def is_called(self, seconds: float) -> bool:
         """Wait for that."""
         return self._gate.acquire(timeout=seconds)
 
@@ -62,7 +68,7 @@ class Gathering:
         """Know of nobody: at the start, and in a forked child, where those threads are not."""
         self._lock = threading.Lock()
         self._waiting: list[Caller] = []
-        self._under_way = 0
+        self._under_way: weakref.WeakSet[Caller] = weakref.WeakSet()
         self._crowd = 0
         """How many went together the last time."""
 
@@ -71,51 +77,44 @@ class Gathering:
         if type(ops[0]) is Renew:
             return self._carry_out(ops, give_up)
         me = Caller(ops, give_up)
-        with self._lock:
-            if self._under_way < LANES:
-                self._under_way += 1
-                me.party = [me]
-            else:
-                self._waiting.append(me)
-        if me.party is None and not self._has_turn(me):
-            return self._silence(ops)
-        if me.party is not None:
-            self._go(me, me.party)
-        return me.outcomes if me.outcomes is not None else self._silence(ops)
-
-    def _has_turn(self, me: Caller) -> bool:
-        """Wait until it is the caller's turn, or somebody has taken it along; not for longer than it has time."""
         try:
-            if me.is_called(min(max(0, me.give_up - self._clock.now()) / SECOND, threading.TIMEOUT_MAX)):
-                return True
             with self._lock:
-                if me in self._waiting:
-                    self._waiting.remove(me)
-                    return False
-            me.is_called()  # just now; whoever takes it along has no more time than it has
-        except BaseException:
+                if len(self._under_way) < LANES:
+                    self._set_out(me)
+                else:
+                    self._waiting.append(me)
+            if me.party is None:
+                self._wait(me)
+            if me.party is not None:
+                self._go(me)
+        finally:
             self._leave(me)
-            raise
-        return True
+        if me.outcomes is None:
+            return [Unknown(StoreUnavailable(self._store, "others' requests took all the time"))] * len(ops)
+        return me.outcomes
 
-    def _leave(self, me: Caller) -> None:
-        """Go without an answer, and don't let anybody wait for that: an interrupt."""
+    def _set_out(self, caller: Caller) -> None:
+        """Give it a lane. Called under the lock."""
+        self._under_way.add(caller)
+        caller.party = ()
+
+    def _wait(self, me: Caller) -> None:
+        """Wait until it is the caller's turn, or somebody has taken it along; not for longer than it has time."""
+        if me.is_called(min(max(0, me.give_up - self._clock.now()) / SECOND, threading.TIMEOUT_MAX)):
+            return
         with self._lock:
             if me in self._waiting:
-                self._waiting.remove(me)
-        if me.party is not None:
-            self._end(me.party)
+                return
+        me.is_called(GRACE)  # just now; whoever takes it along has no more time than it has
 
-    def _go(self, me: Caller, party: list[Caller]) -> None:
-        try:
-            self._let_come()
-            self._gather(me, party)
-            ops = [op for caller in party for op in caller.ops]
-            outcomes = iter(self._carry_out(ops, min(caller.give_up for caller in party)))
-            for caller in party:
-                caller.outcomes = [next(outcomes) for _ in caller.ops]
-        finally:
-            self._end(party)
+    def _go(self, me: Caller) -> None:
+        self._let_come()
+        self._gather(me)
+        together = [me, *(me.party or ())]
+        ops = [op for caller in together for op in caller.ops]
+        outcomes = iter(self._carry_out(ops, min(caller.give_up for caller in together)))
+        for caller in together:
+            caller.outcomes = [next(outcomes) for _ in caller.ops]
 
     def _let_come(self) -> None:
         """Where several asked a moment ago, let those run that can: who was just answered is about to ask again."""
@@ -126,7 +125,7 @@ class Gathering:
                 if len(self._waiting) <= waiting:
                     return
 
-    def _gather(self, me: Caller, party: list[Caller]) -> None:
+    def _gather(self, me: Caller) -> None:
         """Take those along who wait, and have nothing to do with one another."""
         with self._lock:
             self._crowd = 1
@@ -135,6 +134,7 @@ class Gathering:
             names = {op.resource for op in me.ops}
             count = len(me.ops)
             now = self._clock.now()
+            party: list[Caller] = []
             others: list[Caller] = []
             for caller in self._waiting:
                 wanted = [op.resource for op in caller.ops]
@@ -145,22 +145,25 @@ class Gathering:
                 party.append(caller)
                 names.update(wanted)
                 count += len(wanted)
-            self._waiting = others
-            self._crowd = len(party)
+            me.party, self._waiting = party, others  # in one step: nobody is in both, or in neither, after an interrupt
+            self._crowd += len(party)
 
-    def _end(self, party: list[Caller]) -> None:
+    def _leave(self, me: Caller) -> None:
         """Let those go that were taken along, and then the next one, who takes along whoever has come until it runs."""
-        for caller in party[1:]:
+        for caller in me.party or ():
             caller.call()
+        if me.party is None and me.outcomes is not None:
+            return  # it was taken along
         with self._lock:
+            if me in self._waiting:
+                self._waiting.remove(me)
+            if me.party is None:
+                return
+            self._under_way.discard(me)
             now = self._clock.now()
             chosen = next((caller for caller in self._waiting if caller.give_up > now), None)
             if chosen is None:
-                self._under_way -= 1
                 return
             self._waiting.remove(chosen)
-            chosen.party = [chosen]
+            self._set_out(chosen)
         chosen.call()
-
-    def _silence(self, ops: Sequence[Op]) -> list[Outcome]:
-        return [Unknown(StoreUnavailable(self._store, "others' requests took all the time"))] * len(ops)

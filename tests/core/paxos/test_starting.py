@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import msgspec
 import pytest
 
@@ -120,6 +122,30 @@ def test_a_lost_disk_means_silence_for_as_long_as_the_others_leases_may_last() -
     assert seeding.on_seed(Seed(early, "b", 700, CONFIG.longest_span_ns), over) is None, "that was before the end of it"
     assert seeding.on_seed(Seed(asked, "b", 800, CONFIG.longest_span_ns), over) is None
     assert seeding.on_seed(Seed(asked, "c", 900, longer), over) == Durable(900, 0)
+
+
+def test_each_silence_that_turns_out_too_short_means_that_all_are_asked_again() -> None:
+    node = start(CONFIG, 2, 0, durable=None).acceptor
+    seeding = Seeding(node, acceptors=3)
+    spans = [times * CONFIG.longest_span_ns for times in (1, 2, 3)]
+    early = []
+    for span, longer in pairwise(spans):
+        now, serial = silence(span, CONFIG.drift), seeding.query().serial
+        early.append(serial)
+        assert seeding.on_seed(Seed(serial, "b", 700, spans[0]), now) is None
+        assert seeding.on_seed(Seed(serial, "c", 700, longer), now) is None
+        assert node.silent_until_ns == silence(longer, CONFIG.drift)
+    now, asked = silence(spans[-1], CONFIG.drift), seeding.query().serial
+    for serial in early:
+        for who in ("b", "c"):
+            assert seeding.on_seed(Seed(serial, who, 700, spans[0]), now) is None, "that was before the end of it"
+    assert seeding.on_seed(Seed(asked, "c", 900, spans[-1]), now) is None, "and so was what the other one said"
+    assert seeding.on_seed(Seed(asked, "b", 800, spans[0]), now) == Durable(900, 0)
+
+
+def test_a_node_tells_of_the_longest_lease_that_it_may_ever_have_had() -> None:
+    node = start(Config("a", max_ttl_ns=SECOND), 2, 0, durable=Durable(500, 100 * SECOND)).acceptor
+    assert node.seed(SeedQuery(4), 200 * SECOND) == Seed(4, "a", 500, 100 * SECOND)
 
 
 def test_a_snapshot_without_its_mark_is_of_no_use() -> None:

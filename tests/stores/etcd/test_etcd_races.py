@@ -161,6 +161,35 @@ def test_who_stands_behind_a_dead_waiter_is_called_when_its_turn_has_come(open_s
         subscription.close()
 
 
+def test_who_was_to_be_called_with_what_was_refused_is_called_with_the_next_try(
+    open_store: Callable[[], EtcdStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that comes behind a dead waiter calls the next one as it joins; and somebody else joins at that moment."""
+    here, there, behind = open_store(), open_store(), open_store()
+    holder, dead, second = new_id(), new_id(), new_id()
+    taken(here, "job", 30, holder)
+    subscription = there.subscribe()
+    transact = Members.transact
+    refused: list[object] = []
+
+    def meanwhile(self: Members, request: bytes, give_up: int) -> Any:
+        if f"/notice/{subscription.address}".encode() in request and not refused:
+            refused.append(take(here, "job", 30, queue=True))
+        return transact(self, request, give_up)
+
+    try:
+        assert isinstance(take(here, "job", 30, dead, queue=True, notify="nobody"), Held)
+        assert isinstance(take(there, "job", 30, second, queue=True, notify=subscription.address), Held)
+        here.apply([Release("job", holder)], timeout=PATIENCE)
+        monkeypatch.setattr(Members, "transact", meanwhile)
+        while not refused:
+            pass_time(0.1)
+            assert isinstance(take(behind, "job", 30, queue=True, queue_limit=1000), Held)
+        assert subscription.get(PATIENCE)
+    finally:
+        subscription.close()
+
+
 def test_a_family_that_came_back_within_its_grace_ends_at_once(
     store: EtcdStore, server: EtcdServer, namespace: str
 ) -> None:

@@ -221,6 +221,22 @@ def test_a_lost_disk_is_not_seeded_by_the_wrong_nodes(cluster: PaxosCluster) -> 
     assert '"event": "seeded"' in a.log()
 
 
+def test_a_lost_disk_means_silence_for_as_long_as_the_others_leases_may_last(cluster: PaxosCluster) -> None:
+    """Whatever the node's own settings are now; and then these are asked again."""
+    a, settings = cluster.nodes[0], cluster.nodes[0].settings
+    a.kill()
+    shutil.rmtree(a.data)
+    a.settings = ("--max-ttl", "1s")
+    began = SYSTEM.now()
+    cluster.start(a)
+    assert SYSTEM.now() - began > ns(2 * 2)  # the longest TTL and the longest lock delay
+    said = [line for line in a.log().splitlines() if "others have longer leases" in line or '"seeded"' in line][-2:]
+    assert ["seeded" in line for line in said] == [False, True]
+    a.shut_down()
+    a.settings = settings
+    cluster.start(a)
+
+
 def test_a_lost_disk_is_not_seeded_with_numbers_that_are_absurd() -> None:
     with paxos_cluster(3, "--max-ttl", "1s") as cluster:
         a, b, _ = cluster.nodes
@@ -256,7 +272,8 @@ def test_a_node_that_counts_others_as_its_cluster_is_no_part_of_a_majority(clust
     cluster.start(a)
 
 
-def test_a_node_that_is_back_is_asked_where_the_others_were_too_few(cluster: PaxosCluster) -> None:
+@pytest.mark.parametrize("first", ["answer", "loss"])
+def test_a_node_that_is_back_is_asked_where_the_others_were_too_few(cluster: PaxosCluster, first: str) -> None:
     a, b, c = cluster.nodes
     store = open_store(f"{cluster.url}?namespace=few", SYSTEM)
     assert isinstance(store, PaxosStore)
@@ -266,10 +283,13 @@ def test_a_node_that_is_back_is_asked_where_the_others_were_too_few(cluster: Pax
     c.stop()
     asking = Thread(lambda: take(store, "more", 2))
     until(lambda: bool(store._engine._flights), "the request")
-    c.kill()
-    until(lambda: sum(node.link is None for node in store._engine.nodes) == 2, "the loss of it")
-    b.go_on()
-    until(lambda: any(flight.heard for flight in store._engine._flights.values()), "the answer of the only one")
+    for event in ("answer", "loss") if first == "answer" else ("loss", "answer"):
+        if event == "loss":
+            c.kill()
+            until(lambda: sum(node.link is None for node in store._engine.nodes) == 2, "the loss of it")
+        else:
+            b.go_on()
+            until(lambda: any(flight.heard for flight in store._engine._flights.values()), "the answer of the only one")
     cluster.start(a)
     asking.result(PATIENCE / 2)  # granted, or too late for its TTL; but not left waiting for as long as it may
     store.close()

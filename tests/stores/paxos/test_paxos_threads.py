@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -21,10 +20,10 @@ from leasehold.stores.paxos.store import PaxosStore
 from leasehold.stores.registry import open_store
 from leasehold.testing.conformance.base import PATIENCE, Thread, new_id, ns, take, taken, until
 from tests.servers.paxos import PaxosCluster, paxos_cluster
-from tests.stores.interrupting import InterruptAt
+from tests.stores.interrupting import interrupted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from leasehold.stores.base import Store
 
@@ -57,16 +56,39 @@ def test_forty_threads_each_with_a_resource_of_its_own(store: Store) -> None:
 
 def test_an_interrupt_just_before_reading_leaves_a_store_that_works(store: Store) -> None:
     taken(store, "job", 30)
-    interrupt = InterruptAt(Engine._await, "if reading:")
-    sys.settrace(interrupt)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            take(store, "other", 30)
-    finally:
-        sys.settrace(None)
-    assert interrupt.done
+    with interrupted(Engine._await, "if reading:"):
+        take(store, "other", 30)
     taken(store, "another", 30)
     taken(store, "yet another", 30)
+
+
+@pytest.mark.parametrize(
+    ("function", "where"),
+    [
+        (Engine.run, "with self.lock:"),
+        (Engine._act, "if step.attempt and step.to is None and not step.aside and not task.done:"),
+    ],
+)
+def test_an_interrupt_before_a_request_is_sent_takes_it_back(
+    store: Store, function: Callable[..., object], where: str
+) -> None:
+    taken(store, "job", 30)
+    with interrupted(function, where):
+        take(store, "mine", 60)
+    taken(store, "another", 30)  # with which it would have been sent
+    assert store.read(["mine"], timeout=PATIENCE) == [None]
+
+
+def test_an_interrupt_while_others_calls_are_begun_loses_none_of_them(store: Store) -> None:
+    assert isinstance(store, PaxosStore)
+    begun = store._engine
+    taken(store, "job", 30)
+    with begun.lock:
+        other = Thread(lambda: taken(store, "others", 30))
+        until(lambda: bool(begun._arrivals), "the other one's call")
+        with interrupted(Engine._admit, "if not call.admitted:  # else an interrupt fell into this loop"):
+            begun._admit()
+    other.result()
 
 
 def test_an_interrupt_while_another_thread_is_woken_leaves_a_store_that_works(
@@ -87,14 +109,9 @@ def test_an_interrupt_while_another_thread_is_woken_leaves_a_store_that_works(
         follower.result(PATIENCE)
 
     other = Thread(follow)
-    interrupt = InterruptAt(Call.ring, "self.bell.release()")
-    sys.settrace(interrupt)
-    reading.set()
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            take(store, "mine", 30)
-    finally:
-        sys.settrace(None)
+    with interrupted(Call.ring, "self.bell.release()"):
+        reading.set()
+        take(store, "mine", 30)
     other.result(2 * PATIENCE)
     Thread(lambda: taken(store, "another", 30)).result(PATIENCE)
 

@@ -14,8 +14,8 @@ from leasehold import AsyncClient, StoreUnavailable
 from leasehold.core.clock import SECOND
 from leasehold.core.ops import Acquire, Event, Granted, Unknown
 from leasehold.runtime.clock import SYSTEM
-from leasehold.testing.conformance.base import PATIENCE
-from tests.servers.tunnel import SlowTunnel
+from leasehold.testing.conformance.base import PATIENCE, taken, until
+from tests.servers.tunnel import SlowTunnel, TornTunnel
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -219,6 +219,27 @@ def test_what_is_listened_for_may_come_slowly_after_a_slow_start(
     store.apply([Acquire("job/with a long name", "A", "h" * 50, 30 * SECOND)], timeout=PATIENCE)
     assert [type(event) for event in subscription.get(PATIENCE) or ()] == [Event]
     subscription.close()
+
+
+def test_a_connection_that_leads_nowhere_in_the_middle_of_a_message_is_given_up(
+    server: RedisServer, store: RedisStore, open_store: Callable[..., RedisStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The half that came says nothing: the server is asked, and doesn't answer."""
+    monkeypatch.setattr("leasehold.stores.redis.subscription.ASK_EVERY", 0.2)
+    with TornTunnel(server.port) as tunnel:
+        subscription = open_store(f"redis://127.0.0.1:{tunnel.port}/3").subscribe("job")
+        assert subscription.address
+        tunnel.tear()
+        taken(store, "job", 30)
+
+        def is_given_up() -> bool:
+            assert subscription.get(0.1) == []
+            return not subscription.address
+
+        until(is_given_up, "the end of it")
+        tunnel.mend()
+        until(lambda: subscription.get(1) is None, "a new connection")
+        subscription.close()
 
 
 @pytest.mark.heavy

@@ -176,11 +176,13 @@ def test_all_connections_in_use(server: RedisServer, store: RedisStore) -> None:
     ask(store)
     with server.standing_still():
         threads = [Thread(lambda: ask(store, timeout=2)) for _ in range(connection.CONNECTIONS)]
-        until(lambda: not store._connections._idle and store._connections._open == connection.CONNECTIONS, "a crowd")
+        until(
+            lambda: not store._connections._idle and len(store._connections._slots) == connection.CONNECTIONS, "a crowd"
+        )
         error = error_of(ask(store, timeout=0.05))
         assert "in use" in str(error)
         urgent = Thread(lambda: ask(store, Renew("job", "A", 1, SECOND), timeout=2))
-        until(lambda: store._connections._open == connection.CONNECTIONS + 1, "a connection for the renewal")
+        until(lambda: len(store._connections._slots) == connection.CONNECTIONS + 1, "a connection for the renewal")
     for thread in threads:
         assert isinstance(thread.result(), Granted)
     urgent.result()
@@ -194,14 +196,14 @@ def test_more_threads_than_connections(store: RedisStore) -> None:
 
     for thread in [Thread(lambda n=n: work(f"r{n}")) for n in range(2 * connection.CONNECTIONS)]:  # type: ignore[misc]
         thread.result()
-    assert store._connections._open <= connection.CONNECTIONS
+    assert len(store._connections._slots) <= connection.CONNECTIONS
 
 
 def test_a_closed_store_says_so(store: RedisStore) -> None:
     ask(store)
     store.close()
     assert "closed" in str(error_of(ask(store)))
-    assert store._connections._open == 0
+    assert len(store._connections._slots) == 0
 
 
 def test_closing_wakes_the_listener(store: RedisStore) -> None:
@@ -456,6 +458,7 @@ def test_a_disk_that_takes_nothing(tmp_path: Path, open_store: Callable[[str], R
         assert isinstance(ask(store, renewal), Renewed)
 
 
+@pytest.mark.usefixtures("raw")
 def test_a_connection_that_leads_nowhere(server: RedisServer, open_store: Callable[[str], RedisStore]) -> None:
     """Both ends take it for open, and nothing gets through any more: answers are missed in time, and it is left."""
     with Tunnel(server.port) as tunnel:

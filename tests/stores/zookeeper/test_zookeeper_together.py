@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
+from leasehold.core.lease import encode_metadata
 from leasehold.core.ops import Acquire, Granted, Held, Release, Released, Unknown
 from leasehold.stores.zookeeper.connection import Connection
 from leasehold.stores.zookeeper.steps import MOST_GRANTS
 from leasehold.testing.conformance.base import PATIENCE, Thread, new_id, ns, take, taken, until
-from tests.stores.interrupting import InterruptAt
+from tests.stores.interrupting import interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,6 +41,23 @@ def test_many_grants_take_a_few_requests_and_each_has_the_zxid_of_its_own(
     ended = store.apply([Release(op.resource, op.lease_id) for op in ops], timeout=PATIENCE)
     assert ended == [Released()] * len(ops)
     assert not any("job" in path for path in tree.left())
+
+
+@pytest.mark.parametrize(("length", "requests"), [(50, 20), (900, 200)])
+def test_metadata_beyond_the_basic_plane_is_as_long_as_it_is_sent(
+    store: ZooKeeperStore, zookeeper: ZooKeeperServer, length: int, requests: int
+) -> None:
+    """Each of these is twelve bytes then: a hundred grants with a few share a transaction, with many they can't."""
+    taken(store, "warm", 30)
+    said = {"who": "\N{GRINNING FACE}" * length}
+    ops = [op._replace(metadata=encode_metadata(said, limit=65536)) for op in wanted(MOST_GRANTS)]
+    before = zookeeper.count("zk_packets_received")
+    outcomes = store.apply(ops, timeout=PATIENCE)
+    assert zookeeper.count("zk_packets_received") - before < requests
+    assert [type(outcome) for outcome in outcomes] == [Granted] * MOST_GRANTS
+    for record in store.read([op.resource for op in ops], timeout=PATIENCE):
+        assert record is not None
+        assert record.metadata == said
 
 
 def test_what_somebody_else_holds_keeps_nobody_from_the_rest(opened: Callable[[], ZooKeeperStore]) -> None:
@@ -114,13 +131,7 @@ def test_threads_that_ask_at_once_each_get_their_own(store: ZooKeeperStore, tree
 def test_an_interrupt_while_a_request_is_sent_leaves_a_store_that_works(store: ZooKeeperStore, where: str) -> None:
     """Nothing stays locked, and no answer is expected to what was not sent."""
     taken(store, "job", 30)
-    interrupt = InterruptAt(Connection.send_now, where)
-    sys.settrace(interrupt)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            take(store, "other", 30)
-    finally:
-        sys.settrace(None)
-    assert interrupt.done
+    with interrupted(Connection.send_now, where):
+        take(store, "other", 30)
     for name in ("another", "yet another"):
         until(lambda name=name: isinstance(take(store, name, 30), Granted), f"{name}")  # type: ignore[misc]

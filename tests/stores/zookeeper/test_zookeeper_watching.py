@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from kazoo.client import KazooClient
 
 from leasehold import Client
-from leasehold.stores.zookeeper import events
-from leasehold.testing.conformance.base import Thread, taken, until
+from leasehold.stores.zookeeper import events, subscription
+from leasehold.testing.conformance.base import PATIENCE, Thread, taken, until
+from tests.stores.interrupting import interrupted_everywhere
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -119,6 +120,24 @@ def test_who_was_away_for_so_long_that_its_session_ended_is_told_so(
 
     until(told, "the word", 30)
     subscription.close()
+
+
+def test_an_interrupt_at_whatever_line_hides_no_event(opened: Callable[[], ZooKeeperStore]) -> None:
+    watching, other = opened().subscribe("job/"), opened()
+    names: list[str] = []
+
+    def hear() -> list[str] | None:
+        news = watching.get(PATIENCE)
+        return None if news is None else [event.resource for event in news]
+
+    def happen_and_hear() -> None:
+        names.append(f"job/{len(names)}")
+        Thread(lambda: taken(other, names[-1], 30)).result()
+        assert hear() == [names[-1]]
+
+    for where in interrupted_everywhere(subscription, happen_and_hear):
+        assert hear() in (None, [names[-1]]), where
+    watching.close()
 
 
 def _events(store: ZooKeeperStore) -> object:

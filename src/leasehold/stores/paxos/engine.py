@@ -131,12 +131,12 @@ class Engine:
             self._wait_for_nodes(give_up)
         if self._closed:
             raise StoreUnavailable("paxos", "the store is closed")
-        self._arrivals.append(call)
-        with self.lock:
-            if self._reader is None and any(isinstance(task, RenewTask) for task in tasks):
-                self._take_in(self._poll.poll(0))  # who was slow to answer the last renewal may lack something
-            self._admit()
         try:
+            self._arrivals.append(call)
+            with self.lock:
+                if self._reader is None and any(isinstance(task, RenewTask) for task in tasks):
+                    self._take_in(self._poll.poll(0))  # who was slow to answer the last renewal may lack something
+                self._admit()
             self._await(call, give_up)
         finally:
             if call.left or self._reader is call:  # the latter after an interrupt
@@ -164,10 +164,12 @@ class Engine:
         if len(lanes) >= LANES and now - next(iter(lanes.values())) < LANE_NS:
             return
         while arrivals:
-            call = arrivals.popleft()
-            call.admitted = True
-            for task in call.first():
-                self._begin(call, task, now, wall_us)
+            call = arrivals[0]
+            if not call.admitted:  # else an interrupt fell into this loop
+                call.admitted = True
+                for task in call.first():
+                    self._begin(call, task, now, wall_us)
+            arrivals.popleft()
         self._flush(now)
 
     def _begin(self, call: Call, task: Task, now: int, wall_us: int) -> None:
@@ -199,10 +201,10 @@ class Engine:
         """Do what a task says."""
         for step in steps:
             if isinstance(step, Send):
-                self._outbox.append((call, task, step))
                 if step.attempt and step.to is None and not step.aside and not task.done:
                     task.number = step.attempt
                     task.due_ns = now + ATTEMPT_NS
+                self._outbox.append((call, task, step))
             elif not task.done:
                 outcome = task.conclude(step, self._trouble)
                 if outcome is not None:
@@ -233,7 +235,7 @@ class Engine:
     def _give_up(self, call: Call) -> None:
         """Settle what has not been: no more answers are waited for."""
         now = self._clock.now()
-        if not call.admitted:
+        if call in self._arrivals:
             self._arrivals.remove(call)
         for task in call.tasks:
             if not task.done and task.number:

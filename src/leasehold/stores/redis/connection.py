@@ -47,6 +47,12 @@ def to_master(address: RedisAddress, where: Topology, limit: Limit, *, protocol:
     raise AssertionError("it returns or raises")
 
 
+class Slot:
+    """The right to one connection. Its pool knows it weakly: an interrupt may end a call at any line, and it with that."""
+
+    __slots__ = ("__weakref__",)
+
+
 class Connections:
     """Those to the master, the last one used first."""
 
@@ -62,7 +68,8 @@ class Connections:
         """Have no connections: at the start, and in a forked child, where those that there are belong to the parent."""
         self._idle: list[Wire] = []
         self._free = threading.Condition()
-        self._open = self._waiting = 0
+        self._slots: weakref.WeakSet[object] = weakref.WeakSet()
+        self._waiting = 0
 
     def ask(self, request: bytes, limit: Limit, *, answers: int = 1, urgent: bool = False) -> Any:
         """Send a request over some connection, and return the answer, or a list of several.
@@ -136,7 +143,7 @@ class Connections:
             if not spoilt.pending(0):
                 return spoilt
         with self._free:
-            while self._open >= CONNECTIONS and not urgent and not self._closed:
+            while len(self._slots) >= CONNECTIONS and not urgent and not self._closed:
                 self._waiting += 1
                 try:
                     self._free.wait(limit.left())
@@ -149,15 +156,17 @@ class Connections:
                     return self._idle.pop()
             if self._closed:
                 raise StoreUnavailable("redis", f"the store on {self._address} is closed")
-            self._open += 1
+            slot = Slot()
+            self._slots.add(slot)
         try:
-            return self._connect(limit)
+            return self._connect(slot, limit)
         except BaseException:
-            self._lessen()
+            self._give_back(slot)
             raise
 
-    def _connect(self, limit: Limit) -> Wire:
+    def _connect(self, slot: Slot, limit: Limit) -> Wire:
         wire = to_master(self._address, self._where, limit)
+        wire.slot = slot
         with wire.opening(limit):
             self._inspection.of(wire, limit)
         return wire
@@ -168,11 +177,11 @@ class Connections:
 
     def _drop(self, wire: Wire) -> None:
         wire.close()
-        self._lessen()
+        self._give_back(wire.slot)
 
-    def _lessen(self) -> None:
+    def _give_back(self, slot: object) -> None:
         with self._free:
-            self._open -= 1
+            self._slots.discard(slot)
             self._free.notify()
 
 

@@ -71,9 +71,17 @@ class RedisSubscription:
 
     def get(self, timeout: float) -> list[Event | Notice] | None:
         """Return what came; None when the connection was lost in between, and with it what was said meanwhile."""
+        try:
+            return self._get(timeout)
+        except BaseException:
+            self._lose()  # what was received, and nobody has been told of, may be lost: an interrupt
+            raise
+
+    def _get(self, timeout: float) -> list[Event | Notice] | None:
         give_up = self._clock.now() + int(max(timeout, 0) * SECOND)
         while not self._closed.is_set():
-            left = max(0.0, (give_up - self._clock.now()) / SECOND)
+            # What there is already was left by an interrupt.
+            left = 0.0 if self._news else max(0.0, (give_up - self._clock.now()) / SECOND)
             wire = self._wire
             if wire is None:
                 if self._found_again(left):
@@ -112,8 +120,8 @@ class RedisSubscription:
             for _ in self._channels[1:]:
                 check(wire.receive(limit), wire.node)
         self._asked_ns, self._answered = self._clock.now(), True
-        self._doorbell.watch(wire.socket.fileno())
         self._wire = wire
+        self._doorbell.watch(wire.socket.fileno())
 
     def _found_again(self, left: float) -> bool:
         """Try to connect; where that fails, wait a little."""
@@ -161,7 +169,8 @@ class RedisSubscription:
                 self._news.append(event)
 
     def _lose(self) -> None:
-        wire, self._wire = self._wire, None
+        wire = self._wire
         if wire is not None:
-            self._doorbell.forget(wire.socket.fileno())
+            self._doorbell.forget(wire.socket.fileno())  # first of all, or an interrupt would leave it there
+            self._wire = None
             wire.close()

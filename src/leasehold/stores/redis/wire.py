@@ -101,6 +101,8 @@ class Wire:
             raise StoreUnavailable("redis", f"{node} can't be reached: {error.strerror or error}") from None
         self.socket: socket.socket = self._connection._sock  # noqa: SLF001 - past the command layer
         self.used_ns = 0
+        self.slot: object = None
+        """What lasts as long as this one does."""
         self._timeout = 0.0
         self._in_kernel = not login.tls
         if self._in_kernel:

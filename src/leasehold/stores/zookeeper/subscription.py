@@ -69,6 +69,15 @@ class ZooKeeperSubscription:
 
     def get(self, timeout: float) -> list[Event | Notice] | None:
         """Return what came; None where events were missed."""
+        try:
+            return self._get(timeout)
+        except BaseException:
+            # What was seen, and nobody has been told of, may be lost: an interrupt.
+            self._missed = True
+            self._news.put(KazooState.CONNECTED)
+            raise
+
+    def _get(self, timeout: float) -> list[Event | Notice] | None:
         clock = self._desk.clock
         give_up = clock.now() + int(max(timeout, 0) * SECOND)
         while not self._closed:

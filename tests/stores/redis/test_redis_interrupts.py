@@ -1,0 +1,46 @@
+"""Ctrl-C at whatever line costs no connection, and nothing that was said without a word about it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from leasehold.stores.redis import connection, subscription, wire
+from leasehold.testing.conformance.base import PATIENCE, Thread, taken
+from tests.stores.interrupting import interrupted_everywhere
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+    from leasehold.stores.redis import RedisStore
+
+
+def test_an_interrupt_at_whatever_line_costs_no_connection(store: RedisStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "CONNECTIONS", 1)
+    for where in interrupted_everywhere(connection, lambda: store.read(["job"], timeout=PATIENCE)):
+        assert store.read(["job"], timeout=PATIENCE) == [None], where
+
+
+@pytest.mark.parametrize("module", [subscription, wire])
+def test_an_interrupt_at_whatever_line_hides_no_event(
+    open_store: Callable[[], RedisStore], store: RedisStore, module: ModuleType
+) -> None:
+    subscribed = open_store().subscribe("job/")
+    names: list[str] = []
+
+    def hear() -> list[str] | None:
+        news = subscribed.get(PATIENCE)
+        return None if news is None else [event.resource for event in news]
+
+    def happen_and_hear() -> None:
+        names.append(f"job/{len(names)}")
+        Thread(lambda: taken(store, names[-1], 30)).result()
+        assert hear() == [names[-1]]
+
+    for where in interrupted_everywhere(module, happen_and_hear):
+        heard = hear()
+        assert heard is None or heard == [names[-1]], where
+        if heard is None and subscribed._news:
+            assert hear() == [names[-1]], where
