@@ -259,8 +259,9 @@ def sealed() -> Iterator[PostgresServer]:
         except FileNotFoundError:
             not_here("openssl is not installed")
         key.chmod(0o600)
-        for file in (key, certificate) if server.user is not None else ():
-            shutil.chown(file, server.user)
+        if server.user is not None:
+            shutil.chown(key, server.user)
+            shutil.chown(certificate, server.user)
         with server.connect() as connection:
             connection.execute("ALTER SYSTEM SET ssl = on")
         server.stop()
