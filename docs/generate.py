@@ -64,8 +64,9 @@ STARS = {"VAR_POSITIONAL": "*", "VAR_KEYWORD": "**"}
 INTRODUCTION = """
 Import these from `leasehold`. Durations are seconds, `int` or `float`, or a
 `timedelta`. Fields in `_ns` are nanoseconds, those in `_us` microseconds of the wall clock since 1970. `watch()` returns
-an iterator, to be used in a `with` or closed. What `AsyncClient.acquire()` returns is awaited for the lease, or used in
-an `async with`; so are an `Opening[...]` for what it opens and, on the async face, a semaphore's `acquire()`.
+an iterator, to be used in a `with` or closed; its `gaps` counts how often events may have been missed. What
+`AsyncClient.acquire()` returns is awaited for the lease, or used in an `async with`; so are an `Opening[...]` for what it
+opens and, on the async face, a semaphore's `acquire()`.
 """
 
 

@@ -39,6 +39,15 @@ class Tunnel:
         """Let nothing through from here on, new connections included."""
         self._dead.set()
 
+    def lead(self, to: int) -> None:
+        """Take new connections to another port from here on."""
+        self._to = to
+
+    @property
+    def passed(self) -> int:
+        """How many connections have come through so far."""
+        return len(self._ends) // 2
+
     def mend(self) -> None:
         """Let new connections through."""
         self._dead = threading.Event()

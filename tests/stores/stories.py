@@ -88,7 +88,7 @@ lining_up = st.builds(
     st.sampled_from([True, True, True, False]),
     st.sampled_from([HERE, HERE, HERE, ""]),
 )
-ending = st.builds(Release, st.just("x"), few)
+ending = few.map(lambda lease_id: Release("x", lease_id))  # builds() would make up the rest, such as a time of 1 ns
 going_on = st.builds(Renew, st.just("x"), few, st.sampled_from([0, 0, 0, -1]), ttls)
 turn = st.tuples(
     st.lists(st.one_of(lining_up, lining_up, lining_up, ending, ending, going_on, operations), min_size=1, max_size=1),

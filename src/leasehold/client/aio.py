@@ -322,6 +322,8 @@ class AsyncClient(BaseClient):
         """Return the stream of what happens to resources that start with the prefix.
 
         From when it is entered (``async with``), awaited or first asked for an event: nothing is asked of the store yet.
+        It can't promise every event: while the connection is lost, what comes and goes is not told of, and what was
+        released is told of as expired. Its ``gaps`` says how often that may have been so.
         """
         self._engine.require_open()
         return AsyncWatch(Watch(self._engine, check_prefix(prefix)))

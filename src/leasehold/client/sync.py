@@ -298,7 +298,11 @@ class Client(BaseClient):
         return outcome.free_in_ns / 1e9 if isinstance(outcome, Released) else None
 
     def watch(self, prefix: str = "") -> Watch:
-        """Return the stream of what happens from now on to resources that start with the prefix."""
+        """Return the stream of what happens from now on to resources that start with the prefix.
+
+        It can't promise every event: while the connection is lost, what comes and goes is not told of, and what was
+        released is told of as expired. Its ``gaps`` says how often that may have been so.
+        """
         self._engine.require_open()
         return Watch(self._engine, check_prefix(prefix)).open()
 

@@ -20,7 +20,9 @@ WATCH_POLL = 0.5
 
 
 class AsyncWatch:
-    """Iterate over it with ``async for``; close it when done. Enter or await it first, to miss nothing from there on.
+    """Iterate over it with ``async for``; close it when done. Enter or await it first: it tells what happens from then on.
+
+    It can't promise every event: see `gaps`.
 
     If that is cancelled the stream is closed: nobody was handed what would have to be closed later.
     """
@@ -45,6 +47,11 @@ class AsyncWatch:
                 raise StopAsyncIteration
             await self._polling.run()
         return event
+
+    @property
+    def gaps(self) -> int:
+        """How often something may have been missed, as for the `Watch` of a `Client`."""
+        return self._watch.gaps
 
     def close(self) -> None:
         """End the stream."""

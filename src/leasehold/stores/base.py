@@ -7,7 +7,7 @@ raises for what goes wrong with a server: it answers `Unknown` for each operatio
 from __future__ import annotations
 
 from enum import Flag, auto
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, runtime_checkable
 
 from leasehold.core.timing import MAX_TTL_NS, MIN_TTL_NS
 from leasehold.errors import ConfigError
@@ -158,8 +158,14 @@ class Migrating(Protocol):
         ...
 
 
+ESCAPE: Final = "escape @ : / ? # & in a password as %40 %3A %2F %3F %23 %26"
+
+
 class StoreURL(NamedTuple):
-    """A store's URL, taken apart. Options that nobody asked for are refused, so that a typo can't pass unseen."""
+    """A store's URL, taken apart. Options that nobody asked for are refused, so that a typo can't pass unseen.
+
+    What is refused is not repeated: where a password wasn't escaped, any piece may be a piece of it.
+    """
 
     scheme: str
     netloc: str
@@ -178,25 +184,29 @@ class StoreURL(NamedTuple):
         except UnicodeEncodeError:
             raise ConfigError("a store's URL has a lone surrogate, which UTF-8 can't express") from None
         scheme, colon, _ = url.partition("://")
-        if not colon or not scheme:
+        if not colon or not scheme or not all(c.isascii() and (c.isalnum() or c in "+-.") for c in scheme):
             raise ConfigError("a store's URL starts with a scheme, like sqlite:///leases.db or memory://")
         try:
             parts = urlsplit(url)
             pairs = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
-        except ValueError as error:
-            raise ConfigError(f"the {scheme}:// URL can't be read: {error}") from None
+        except ValueError:
+            raise ConfigError(f"the {scheme}:// URL can't be read: {ESCAPE}") from None
         if parts.fragment or "#" in url:
             raise ConfigError(f"the {scheme}:// URL has a '#': write it as %23 where it belongs to a name")
+        if parts.netloc and "@" in (parts.path if "@" in parts.netloc else parts.path + parts.query):
+            raise ConfigError(f"the {scheme}:// URL has an '@' after its servers: {ESCAPE}, and @ elsewhere as %40")
         if len(dict(pairs)) != len(pairs):
             raise ConfigError(f"the {scheme}:// URL says an option twice")
         return cls(parts.scheme.lower(), parts.netloc, unquote(parts.path), dict(pairs))
 
     def only(self, *known: str) -> None:
         """Refuse options other than these."""
-        for name in self.options:
+        for number, name in enumerate(self.options, 1):
             if name not in known:
                 options = ", ".join(sorted(known))
-                raise ConfigError(f"{self.scheme}:// has no option {name!r}; it has: {options}")
+                raise ConfigError(
+                    f"{self.scheme}:// has no option like number {number} in its URL; it has: {options} ({ESCAPE})"
+                )
 
     @property
     def namespace(self) -> str:

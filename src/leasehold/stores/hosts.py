@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from leasehold.errors import ConfigError
+from leasehold.stores.base import ESCAPE
 
 if TYPE_CHECKING:
     import ssl
@@ -32,11 +33,11 @@ def servers(url: StoreURL, default_port: int) -> tuple[list[Node], str, str]:
     login, _, named = url.netloc.rpartition("@")
     nodes = []
     for server in named.split(","):
-        parts = urlsplit(f"//{server}")
         try:
+            parts = urlsplit(f"//{server}")
             port = parts.port
         except ValueError:
-            raise ConfigError(f"a port of the {url.scheme}:// URL is no number up to 65535") from None
+            raise ConfigError(f"a port of the {url.scheme}:// URL is no number up to 65535: {ESCAPE}") from None
         if not parts.hostname and "," in named:
             raise ConfigError(f"the {url.scheme}:// URL has a server without a name")
         nodes.append(Node(unquote(parts.hostname or "localhost"), port or default_port))

@@ -26,6 +26,8 @@ class Face(Protocol):
     """One client, in plain blocking calls."""
 
     client: Any
+    gaps: int
+    """How often the last `watch` may have missed something."""
 
     def acquire(self, resource: str, **terms: Any) -> Tenure: ...
     def try_acquire(self, resource: str, **terms: Any) -> Tenure | None: ...
@@ -128,7 +130,9 @@ class SyncFace:
     def watch(self, prefix: str, count: int, ready: threading.Event) -> Sequence[Event]:
         with self.client.watch(prefix) as stream:
             ready.set()
-            return [next(stream) for _ in range(count)]
+            events = [next(stream) for _ in range(count)]
+            self.gaps = stream.gaps
+        return events
 
     def wait_lost(self, lease: Any, seconds: float) -> bool:
         return bool(lease.lost.wait(seconds))
@@ -264,6 +268,7 @@ class AsyncFace:
                     events.append(event)
                     if len(events) == count:
                         break
+                self.gaps = stream.gaps
             return events
 
         return [*self.run(watch())]

@@ -45,7 +45,7 @@ def ask(url: str, timeout: float = 5) -> Outcome:
         ("etcd://a:99999", "port"),
         ("etcd://a,,b", "without a name"),
         ("etcd://user@a", "without a password"),
-        ("etcd://a?ca=x", "no option 'ca'"),
+        ("etcd://a?ca=x", "no option like number 1"),
         ("etcds://a?ca=/no/such/file", "certificates"),
         ("etcds://a?verify=perhaps", "true or false"),
     ],

@@ -11,8 +11,10 @@ from leasehold import Client
 from leasehold.core.clock import SECOND
 from leasehold.core.ops import Acquire, Granted, Release, Renew, Renewed
 from leasehold.stores.base import Capability
-from leasehold.testing.conformance.base import Thread
+from leasehold.testing.conformance.base import Thread, until
+from tests.servers import free_port
 from tests.servers.postgres import pgbouncer
+from tests.servers.tunnel import Tunnel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -87,6 +89,35 @@ def test_without_calls_and_said_once(
     assert len(said) == 1
     assert "LISTEN doesn't work through the pooler" in said[0]
     assert Capability.PUSH not in open_store(pooled).guarantees.capabilities
+
+
+@pytest.mark.parametrize("prefix", [None, ""], ids=["waiter", "watcher"])
+def test_a_pooler_that_came_later_than_its_client_is_found_out_too(
+    pooled: str,
+    pooler: PgBouncer,
+    prefix: str | None,
+    open_store: Callable[[str], PostgresStore],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with Tunnel(free_port()) as way, caplog.at_level(logging.WARNING, "leasehold"):
+        store = open_store(pooled.replace(str(pooler.port), str(way.port)))
+        subscription = store.subscribe(prefix)
+        assert subscription is not None
+        way.lead(pooler.port)
+
+        def found_out() -> bool:
+            subscription.get(1)
+            return Capability.PUSH not in store.guarantees.capabilities
+
+        until(found_out, "what the pooler is")
+        assert store.guarantees.waiting_order == "best effort"
+        assert ["LISTEN doesn't work through the pooler" in record.getMessage() for record in caplog.records] == [True]
+        before = way.passed
+        assert [subscription.get(1) for _ in range(4)] == [[] if prefix is None else None] * 4
+        assert way.passed == before
+        assert store.subscribe(prefix) is None
+        subscription.close()
+        assert subscription.get(60) == []
 
 
 def test_a_waiter_that_is_not_called_comes_by_itself(pooled: str) -> None:

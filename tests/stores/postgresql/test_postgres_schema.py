@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ import pytest
 from leasehold.cli.main import main
 from leasehold.core.clock import SECOND
 from leasehold.core.ops import Acquire, Granted, Held, Release, Released, Renew, Renewed, Unknown
-from leasehold.errors import ConfigError
+from leasehold.errors import ConfigError, StoreUnavailable
 from leasehold.stores.postgresql import migration
 from leasehold.stores.postgresql.migration import VERSION
 from leasehold.testing.conformance.base import Thread
@@ -112,6 +113,7 @@ def test_an_older_schema_is_brought_up_to_date(
         migration, "_text", lambda n: "ALTER TABLE spaces ADD novelty text;" if n == "new.sql" else text(n)
     )
     later = open_store(empty)
+    assert "it had" in later.migrate(timeout=20)
     [record] = later.read(["x"], timeout=20)
     assert record is not None
     assert version(empty) == [(VERSION + 1,)]
@@ -134,6 +136,7 @@ def test_version_1_is_brought_up_to_date_with_all_that_is_in_it(
     version_1: str, open_store: Callable[[str], PostgresStore]
 ) -> None:
     store = open_store(version_1)
+    store.migrate(timeout=20)
     [record] = store.read(["x"], timeout=20)
     assert record is not None
     assert [contender.holder for contender in record.queue] == ["h-B"]
@@ -170,6 +173,39 @@ def test_version_1_becomes_what_is_made_from_nothing(
     assert objects(version_1) == objects(fresh)
 
 
+def test_clients_alter_no_older_schema_by_themselves(
+    version_1: str, open_store: Callable[[str], PostgresStore]
+) -> None:
+    """It would make all who hold leases wait, and a dump would make it do so again and again."""
+    for url in (version_1, role(version_1, "USAGE ON SCHEMA leasehold")):
+        [outcome] = open_store(url).apply([ASK], timeout=20)
+        assert isinstance(outcome, Unknown)
+        assert isinstance(outcome.error, ConfigError)
+        assert f"has version 1, and this leasehold needs {VERSION}: run `leasehold migrate`" in str(outcome.error)
+    assert version(version_1) == [(1,)]
+
+
+def test_a_migration_during_a_dump_lets_the_leases_go_on(
+    version_1: str, open_store: Callable[[str], PostgresStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(migration, "ATTEMPTS", 3)
+    with psycopg.connect(version_1) as dump, psycopg.connect(version_1, autocommit=True) as holder:
+        dump.execute("LOCK TABLE leasehold.entries IN ACCESS SHARE MODE")  # as pg_dump does, until it ends
+        migrating = Thread(lambda: open_store(version_1).migrate(timeout=20))
+        longest = 0.0
+        while migrating.is_alive():
+            began = time.monotonic()
+            holder.execute("SELECT FROM leasehold.entries")
+            longest = max(longest, time.monotonic() - began)
+            migrating.join(0.02)
+        assert longest < 10  # not the half minute that it may wait for another migration
+        with pytest.raises(StoreUnavailable, match="is locked by somebody's transaction, such as a dump"):
+            migrating.result(60)
+        again = Thread(lambda: open_store(version_1).migrate(timeout=20))
+        dump.rollback()
+        assert "before it had 1" in again.result(60)
+
+
 def test_the_printed_sql_brings_an_older_schema_up_to_date_too(
     version_1: str, capsys: pytest.CaptureFixture[str], open_store: Callable[[str], PostgresStore]
 ) -> None:
@@ -181,11 +217,61 @@ def test_the_printed_sql_brings_an_older_schema_up_to_date_too(
 
 
 def test_an_older_schema_and_no_right_to_change_it(version_1: str, open_store: Callable[[str], PostgresStore]) -> None:
-    [outcome] = open_store(role(version_1, "USAGE ON SCHEMA leasehold")).apply([ASK], timeout=20)
-    assert isinstance(outcome, Unknown)
-    assert isinstance(outcome.error, ConfigError)
-    assert f"has version 1, this leasehold needs {VERSION}, and this role may not make it" in str(outcome.error)
+    with pytest.raises(ConfigError, match="is missing or old, and this role may not make it"):
+        open_store(role(version_1, "USAGE ON SCHEMA leasehold")).migrate(timeout=20)
     assert version(version_1) == [(1,)]
+
+
+OTHERS = {
+    "a table": "CREATE TABLE public.orders (id integer)",
+    "a table of a name that we use": "CREATE TABLE public.meta (version integer)",
+    "a function": "CREATE FUNCTION public.twice(n integer) RETURNS integer LANGUAGE sql AS 'SELECT 2 * n'",
+    "a function of a name that we use": "CREATE FUNCTION public.schema_version() RETURNS text LANGUAGE sql AS 'SELECT NULL'",
+    "a type": "CREATE TYPE public.mood AS ENUM ('good', 'bad')",
+}
+
+
+@pytest.mark.parametrize("made", OTHERS.values(), ids=OTHERS)
+def test_a_schema_with_objects_of_others_is_refused(
+    empty: str, made: str, open_store: Callable[[str], PostgresStore], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with psycopg.connect(empty, autocommit=True) as connection:
+        connection.execute(made)
+        [outcome] = open_store(f"{empty}?schema=public").apply([ASK], timeout=20)
+        assert isinstance(outcome, Unknown)
+        assert isinstance(outcome.error, ConfigError)
+        assert "has objects in it that are not leasehold's: name one of its own with schema=" in str(outcome.error)
+        assert main(["migrate", "--url", f"{empty}?schema=public"]) == 78
+        assert main(["migrate", "--print", "--url", f"{empty}?schema=public"]) == 0
+        with pytest.raises(psycopg.Error, match="objects in it that are not leasehold's"):
+            connection.execute(capsys.readouterr().out.encode())
+        connection.rollback()
+        assert connection.execute("SELECT to_regclass('public.entries')").fetchone() == (None,)
+
+
+def test_what_others_have_put_beside_our_objects_keeps_its_rights(version_1: str) -> None:
+    with psycopg.connect(version_1, autocommit=True) as connection:
+        connection.execute("CREATE TABLE leasehold.theirs (id integer); GRANT SELECT ON leasehold.theirs TO PUBLIC")
+        connection.execute("CREATE FUNCTION leasehold.twice(n integer) RETURNS integer LANGUAGE sql AS 'SELECT 2 * n'")
+    assert main(["migrate", "--url", version_1]) == 0
+    with psycopg.connect(role(version_1, "USAGE ON SCHEMA leasehold")) as connection:
+        assert connection.execute("SELECT leasehold.twice(2), (SELECT count(*) FROM leasehold.theirs)").fetchone() == (
+            4,
+            0,
+        )
+
+
+def test_everybody_may_call_what_clients_call_and_nothing_else(version_1: str) -> None:
+    assert main(["migrate", "--url", version_1]) == 0
+    with psycopg.connect(role(version_1, "USAGE ON SCHEMA leasehold")) as connection:
+        callable_by_all = connection.execute(
+            "SELECT DISTINCT proname::text FROM pg_proc WHERE pronamespace = 'leasehold'::regnamespace "
+            "AND has_function_privilege(oid, 'EXECUTE') ORDER BY 1"
+        ).fetchall()
+    assert [name for (name,) in callable_by_all] == [
+        "acquire", "apply", "apply_within", "collect", "contenders", "leases_now", "read", "rehearse", "release", "scan",
+        "schema_version", "watch",
+    ]  # fmt: skip
 
 
 def test_a_schema_of_another_name(empty: str, open_store: Callable[[str], PostgresStore]) -> None:

@@ -11,7 +11,7 @@ import pytest
 from psycopg.rows import dict_row
 from sqlalchemy import create_engine, text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, sessionmaker
 
 from leasehold import Client
 from leasehold.core.clock import SECOND
@@ -235,6 +235,16 @@ def test_what_is_no_connection_is_refused(store: PostgresStore, tmp_path: Any) -
     with engine.connect() as connection, pytest.raises(ConfigError, match="a connection to sqlite"):
         store.apply_in(connection, [ASK])
     engine.dispose()
+
+
+def test_an_engine_or_a_pool_is_no_connection(store: PostgresStore, shared: str) -> None:
+    url = shared.replace("postgresql:", "postgresql+psycopg:")
+    engine, loops = create_engine(url), create_async_engine(url)
+    for given in (engine, loops, sessionmaker(engine)):
+        with pytest.raises(ConfigError, match="not the engine or pool that it comes from"):
+            store.apply_in(given, [ASK])
+        with pytest.raises(ConfigError, match="not the engine or pool that it comes from"):
+            asyncio.run(store.apply_in_async(given, [ASK]))
 
 
 def test_a_family_in_a_transaction(store: PostgresStore, shared: str) -> None:

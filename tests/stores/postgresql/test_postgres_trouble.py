@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import socket
+import subprocess
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +23,7 @@ from leasehold.stores.postgresql import PostgresStore
 from leasehold.stores.postgresql.trouble import Refused, explain
 from leasehold.stores.registry import open_store as open_any
 from leasehold.testing.conformance.base import Thread, taken, until
+from tests.needs import not_here
 from tests.servers import free_port
 from tests.servers.postgres import PostgresServer, postgres_server
 
@@ -237,6 +240,44 @@ def test_who_is_not_let_in(
     assert says in str(error)
     for secret in (PASSWORD, SECRET, "wr0ng"):
         assert secret not in f"{error!r} {store!r} {store.url} {store._address!r}"
+
+
+@pytest.fixture
+def sealed() -> Iterator[PostgresServer]:
+    """A server with TLS."""
+    with postgres_server("fsync=off") as server:
+        key, certificate = (Path(server.folder, "data", f"server.{kind}") for kind in ("key", "crt"))
+        try:
+            subprocess.run(
+                [
+                    "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+                    "-days", "1", "-keyout", key, "-out", certificate, "-subj", "/CN=localhost",
+                ],
+                check=True,
+                capture_output=True,
+            )  # fmt: skip
+        except FileNotFoundError:
+            not_here("openssl is not installed")
+        key.chmod(0o600)
+        if server.user is not None:
+            shutil.chown(key, server.user)
+            shutil.chown(certificate, server.user)
+        with server.connect() as connection:
+            connection.execute("ALTER SYSTEM SET ssl = on")
+        server.stop()
+        server.start()
+        yield server
+
+
+def test_a_certificate_that_is_not_there_is_no_missing_database(
+    sealed: PostgresServer, open_store: Callable[[str], PostgresStore]
+) -> None:
+    assert works(open_store(f"{sealed.url}?sslmode=require"))
+    store = open_store(f"{sealed.url}?sslmode=verify-full&sslrootcert=/nowhere/root.crt")
+    error = error_of(store.apply([ASK], timeout=20)[0])
+    assert isinstance(error, ConfigError)
+    assert 'root certificate file "/nowhere/root.crt" does not exist' in str(error)
+    assert "see sslrootcert" in str(error)
 
 
 def test_a_right_password_and_too_many_connections(

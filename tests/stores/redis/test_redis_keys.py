@@ -88,6 +88,20 @@ def test_all_but_the_counter_and_the_index_go_by_themselves(store: RedisStore, r
     assert raw.pttl(f"{DEFAULT}r:session") <= 60_000
 
 
+def test_a_list_of_children_that_was_empty_in_between_goes_by_itself_too(store: RedisStore, raw: redis.Redis) -> None:
+    parent = granted(store, Acquire("session", "A", "h", 10 * SECOND))
+    first = Acquire("first", "B", "h", 0, parent=("session", parent.token))
+    second = Acquire("second", "C", "h", 0, parent=("session", parent.token))
+    granted(store, first)
+    store.apply([Release("first", "B")], timeout=5)
+    assert not raw.exists(f"{DEFAULT}c:session")
+    granted(store, second)
+    assert 3_600_000 < raw.pttl(f"{DEFAULT}c:session") < 3_700_000
+    store.apply([Release("second", "C"), first._replace(lease_id="D")], timeout=5)
+    assert raw.smembers(f"{DEFAULT}c:session") == {"first"}
+    assert 3_600_000 < raw.pttl(f"{DEFAULT}c:session") < 3_700_000
+
+
 def test_namespaces_and_databases_are_apart(
     server: Any, raw: redis.Redis, open_store: Callable[[str], RedisStore]
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from leasehold.errors import ConfigError
+from leasehold.stores.base import ESCAPE
 from leasehold.stores.hosts import TLS_OPTIONS, Node, tls_context
 
 if TYPE_CHECKING:
@@ -43,7 +44,10 @@ class PaxosAddress:
         if url.path.strip("/"):
             raise ConfigError(f"a {url.scheme}:// URL has no path; ?namespace= keeps leases apart")
         login, _, nodes = url.netloc.rpartition("@")
-        self.nodes = [Place.parse(node) for node in nodes.split(",")]
+        try:
+            self.nodes = [Place.parse(node) for node in nodes.split(",")]
+        except ConfigError:
+            raise ConfigError(f"a node in the {url.scheme}:// URL is no HOST:PORT: {ESCAPE}") from None
         if len(set(self.nodes)) != len(self.nodes):
             raise ConfigError(f"the {url.scheme}:// URL names a node twice")
         if len(self.nodes) % 2 == 0:

@@ -8,13 +8,22 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 
 from leasehold.errors import ConfigError
-from leasehold.stores.base import StoreURL
+from leasehold.stores.base import ESCAPE, StoreURL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 OURS: Final = ("namespace", "schema", "listen")
-SECRETS: Final = ("password", "sslpassword")
+SHOWN: Final = frozenset((
+    "application_name", "channel_binding", "client_encoding", "connect_timeout", "dbname", "fallback_application_name",
+    "gssdelegation", "gssencmode", "gsslib", "host", "hostaddr", "keepalives", "keepalives_count", "keepalives_idle",
+    "keepalives_interval", "krbsrvname", "load_balance_hosts", "max_protocol_version", "min_protocol_version",
+    "oauth_client_id", "oauth_issuer", "oauth_scope", "options", "passfile", "port", "require_auth", "requirepeer",
+    "service", "ssl_max_protocol_version", "ssl_min_protocol_version", "sslcert", "sslcertmode", "sslcompression",
+    "sslcrl", "sslcrldir", "sslkey", "sslmode", "sslnegotiation", "sslrootcert", "sslsni", "target_session_attrs",
+    "tcp_user_timeout", "user",
+))  # fmt: skip
+"""What may be shown of libpq's settings. All others, those of its versions to come too, may be secrets."""
 DEFAULTS: Final = {
     "fallback_application_name": "leasehold",
     "client_encoding": "utf8",
@@ -41,8 +50,10 @@ class PostgresAddress:
         """Where to listen: some other address of the same database, where a pooler is before this one."""
         try:
             make_conninfo(**self._settings)
-        except psycopg.Error as error:
-            raise ConfigError(f"the {url.scheme}:// URL can't be read: {_scrubbed(error, self._settings)}") from None
+        except psycopg.Error:
+            raise ConfigError(
+                f"the {url.scheme}:// URL has an option that is neither {', '.join(OURS)} nor one of libpq's ({ESCAPE})"
+            ) from None
 
     def __repr__(self) -> str:
         return f"<PostgresAddress {self}>"
@@ -54,7 +65,7 @@ class PostgresAddress:
 
     def url(self) -> str:
         """Return the URL without passwords."""
-        known = {k: v for k, v in self._settings.items() if k not in SECRETS and v != DEFAULTS.get(k)}
+        known = {k: v for k, v in self._settings.items() if k in SHOWN and v != DEFAULTS.get(k)}
         user = known.pop("user", "")
         database = known.pop("dbname", "")
         known.pop("host", None), known.pop("port", None)
@@ -76,7 +87,11 @@ class PostgresAddress:
 
     def scrub(self, text: object) -> str:
         """Return the text without passwords, should one be in it."""
-        return _scrubbed(text, self._settings)
+        said = str(text)
+        for name, value in self._settings.items():
+            if name not in SHOWN and value:
+                said = said.replace(value, "***")
+        return said
 
 
 def _place(host: str, port: str) -> str:
@@ -85,14 +100,6 @@ def _place(host: str, port: str) -> str:
 
 def _quoted(text: str) -> str:
     return StoreURL.quote(text).replace("/", "%2F")
-
-
-def _scrubbed(text: object, settings: dict[str, str]) -> str:
-    said = str(text)
-    for name in SECRETS:
-        if settings.get(name):
-            said = said.replace(settings[name], "***")
-    return said
 
 
 def _login(url: StoreURL) -> dict[str, str]:
@@ -112,7 +119,7 @@ def _login(url: StoreURL) -> dict[str, str]:
         if not colon:
             host, port = place, ""
         if port and not (port.isascii() and port.isdecimal() and int(port) < 65536):
-            raise ConfigError(f"the port of the {url.scheme}:// URL is no number up to 65535")
+            raise ConfigError(f"the port of the {url.scheme}:// URL is no number up to 65535: {ESCAPE}")
         hosts.append(unquote(host.strip("[]")))
         ports.append(port)
     if any(hosts):

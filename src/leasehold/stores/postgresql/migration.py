@@ -2,40 +2,74 @@
 
 Each version has a file of changes to tables; the functions are made anew every time. All is one transaction under an
 advisory lock, so two at once are no harm, and nothing is half done.
+
+Changes to a table wait for all who use it, and whoever comes later waits behind them, renewals too. So they wait for a
+moment only and then try again, and only who was asked to does them: a client makes what is missing, and alters nothing.
 """
 
 from __future__ import annotations
 
+import re
+import time
 from importlib.resources import files
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import psycopg
 from psycopg import sql
 
-from leasehold.errors import ConfigError, LeaseholdError
-from leasehold.stores.postgresql.trouble import Refused, explain, explain_connecting
+from leasehold.errors import ConfigError, LeaseholdError, StoreUnavailable
+from leasehold.stores.postgresql.trouble import STORE, Refused, explain, explain_connecting
 
 if TYPE_CHECKING:
     from leasehold.stores.postgresql.address import PostgresAddress
 
 STEPS: Final = ("0001.sql", "0002.sql")
 """What leads from each version to the next."""
-FUNCTIONS: Final = ("queue.sql", "rules.sql", "apply.sql", "quick.sql", "read.sql", "care.sql", "privileges.sql")
+FUNCTIONS: Final = ("queue.sql", "rules.sql", "apply.sql", "quick.sql", "read.sql", "care.sql")
+PRIVILEGES: Final = "privileges.sql"
 VERSION: Final = len(STEPS)
+ATTEMPTS: Final = 20
+"""How often the tables are tried to be changed..."""
+PAUSE: Final = 1.0
+"""...and for how many seconds the leases go on in between."""
+BEGINNING: Final = """\
+SET LOCAL search_path = {name}, pg_temp;
+SET LOCAL lock_timeout = '500ms';
+"""
+"""Objects without a schema are made in this one, and the functions keep looking there, whoever calls them."""
+FOREIGN: Final = "LH003"
 STEP_BY_STEP: Final = """\
 DO $steps$
 DECLARE
     there integer := 0;
 BEGIN
-    IF to_regclass('meta') IS NOT NULL THEN
+    IF {ours} THEN
         SELECT max(version) INTO there FROM meta;
-    ELSIF to_regnamespace(%s) IS NULL THEN
-        CREATE SCHEMA %s;
+    ELSIF to_regnamespace({literal}) IS NULL THEN
+        CREATE SCHEMA {name};
+    ELSIF EXISTS (SELECT FROM pg_class WHERE relnamespace = to_regnamespace({literal}))
+        OR EXISTS (SELECT FROM pg_proc WHERE pronamespace = to_regnamespace({literal}))
+        OR EXISTS (SELECT FROM pg_type WHERE typnamespace = to_regnamespace({literal}))
+    THEN
+        RAISE EXCEPTION 'the schema has objects in it that are not leasehold''s' USING ERRCODE = '{foreign}';
     END IF;
-    IF there > %d THEN
-        RAISE EXCEPTION 'the schema has version %%, which is newer', there;
+    IF there > {version} THEN
+        RAISE EXCEPTION 'the schema has version %, which is newer', there;
     END IF;
-%sEND $steps$;
+{steps}END $steps$;
+"""
+CLOSING: Final = """\
+-- Functions are open to everybody unless it is said otherwise. Others' in this schema stay as they are.
+DO $closing$
+DECLARE
+    one regprocedure;
+BEGIN
+    FOR one IN
+        SELECT oid FROM pg_proc WHERE pronamespace = to_regnamespace({literal}) AND prokind = 'f' AND proname IN ({functions})
+    LOOP
+        EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', one);
+    END LOOP;
+END $closing$;
 """
 
 
@@ -54,17 +88,41 @@ def too_new(found: int, schema: str) -> ConfigError:
     )
 
 
+def too_old(found: int, address: PostgresAddress) -> ConfigError:
+    """Return the error for a schema that an older package made."""
+    return ConfigError(
+        f"the schema {address.schema!r} at {address} has version {found}, and this leasehold needs {VERSION}: "
+        "run `leasehold migrate`, or `leasehold migrate --print` for the SQL"
+    )
+
+
+def ours(schema: str) -> str:
+    """Return the SQL that tells whether the schema has our objects, of whatever version."""
+    name = _literal(schema)
+    return (
+        f"to_regprocedure({name} || '.schema_version()') IS NOT NULL AND to_regclass({name} || '.entries') IS NOT NULL"
+    )
+
+
 def script(schema: str) -> str:
     """Return the SQL that leads to our version, from nothing or any older one, without the transaction around it."""
-    name = sql.Identifier(schema).as_string(None)
     steps = "".join(
         f"IF there < {version} THEN EXECUTE $step$\n{_text(step)}$step$; END IF;\n"
         for version, step in enumerate(STEPS, 1)
     )
-    # Objects without a schema are made in this one, and the functions keep looking there, whoever calls them.
-    path = f"SET LOCAL search_path = {name}, pg_temp;\n"
-    tables = STEP_BY_STEP % (sql.Literal(name).as_string(None), name, VERSION, steps)
-    return "\n".join([path, tables, *map(_text, FUNCTIONS), f"UPDATE meta SET version = {VERSION};\n"])
+    functions = "\n".join(map(_text, FUNCTIONS))
+    named = sorted(set(re.findall(r"^CREATE OR REPLACE FUNCTION (\w+)", functions, re.MULTILINE)))
+    fields = {"name": sql.Identifier(schema).as_string(None), "literal": _literal(schema)}
+    return "\n".join(
+        [
+            BEGINNING.format(**fields),
+            STEP_BY_STEP.format(**fields, ours=ours(schema), foreign=FOREIGN, version=VERSION, steps=steps),
+            functions,
+            CLOSING.format(**fields, functions=", ".join(f"'{function}'" for function in named)),
+            _text(PRIVILEGES),
+            f"UPDATE meta SET version = {VERSION};\n",
+        ]
+    )
 
 
 def printed(schema: str) -> str:
@@ -73,11 +131,8 @@ def printed(schema: str) -> str:
     return f"{what}BEGIN;\n{script(schema)}COMMIT;\n"
 
 
-def migrate(address: PostgresAddress, timeout: float, known: int = 0) -> Migrated:
-    """Bring the schema to our version, from any older one or from nothing. Raises errors of ours.
-
-    ``known``: which version is there, if the caller knows, since a role that may change nothing may not see that here.
-    """
+def migrate(address: PostgresAddress, timeout: float) -> Migrated:
+    """Bring the schema to our version, from any older one or from nothing. Raises errors of ours."""
     last: LeaseholdError | None = None
     for conninfo in address.attempts():
         try:
@@ -94,12 +149,22 @@ def migrate(address: PostgresAddress, timeout: float, known: int = 0) -> Migrate
             last = explain(Refused(error.sqlstate or "", str(error)), address)
         except psycopg.errors.InsufficientPrivilege as error:
             said = address.scrub(error.diag.message_primary)
-            what = f"has version {known}, this leasehold needs {VERSION}" if known else "is missing or old"
             raise ConfigError(
-                f"the schema {address.schema!r} at {address} {what}, and this role may not make it ({said}): "
+                f"the schema {address.schema!r} at {address} is missing or old, and this role may not make it ({said}): "
                 "run `leasehold migrate` as one that may, or `leasehold migrate --print` for the SQL"
             ) from None
+        except psycopg.errors.LockNotAvailable:
+            raise StoreUnavailable(
+                STORE,
+                f"the schema {address.schema!r} at {address} is locked by somebody's transaction, such as a dump: "
+                "nothing was changed; try again when that is over",
+            ) from None
         except psycopg.Error as error:
+            if error.sqlstate == FOREIGN:
+                raise ConfigError(
+                    f"the schema {address.schema!r} at {address} has objects in it that are not leasehold's: name "
+                    "one of its own with schema=, or leave that out"
+                ) from None
             raise explain(Refused(error.sqlstate or "", str(error)), address) from None
     assert last is not None
     raise last
@@ -112,18 +177,35 @@ def _migrate(connection: psycopg.Connection, schema: str) -> Migrated:
     if found > VERSION:
         raise too_new(found, schema)
     if found < VERSION:
-        connection.execute(script(schema).encode())
+        _change(connection, script(schema))
     return Migrated(schema, found, VERSION)
 
 
+def _change(connection: psycopg.Connection, statements: str) -> None:
+    """Carry it out as soon as nobody uses the tables, and let the leases go on until then."""
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            with connection.transaction():
+                connection.execute(statements.encode())
+        except psycopg.errors.LockNotAvailable:
+            if attempt == ATTEMPTS:
+                raise
+            time.sleep(PAUSE)
+        else:
+            return
+
+
 def _version(connection: psycopg.Connection, schema: str) -> int:
-    """Return the version of the schema there; 0: none."""
-    name = sql.Identifier(schema, "meta").as_string(connection)
-    row = connection.execute("SELECT to_regclass(%s) IS NOT NULL", (name,)).fetchone()
+    """Return the version of the schema there; 0: none of ours."""
+    row = connection.execute(f"SELECT {ours(schema)}".encode()).fetchone()
     if row is None or not row[0]:
         return 0
     row = connection.execute(sql.SQL("SELECT max(version) FROM {}").format(sql.Identifier(schema, "meta"))).fetchone()
     return int(row[0] or 0) if row else 0
+
+
+def _literal(schema: str) -> str:
+    return sql.Literal(sql.Identifier(schema).as_string(None)).as_string(None)
 
 
 def _text(name: str) -> str:

@@ -12,7 +12,7 @@ import psycopg
 
 from leasehold.core.clock import SECOND
 from leasehold.errors import ConfigError, LeaseholdError, StoreUnavailable
-from leasehold.stores.postgresql.migration import VERSION, migrate, too_new
+from leasehold.stores.postgresql.migration import VERSION, migrate, ours, too_new, too_old
 from leasehold.stores.postgresql.trouble import (
     AGAIN,
     ELSEWHERE,
@@ -39,9 +39,6 @@ TRUSTED_NS: Final = SECOND // 10
 """A connection that was idle for longer is looked at before it is used: the server may have closed it."""
 ATTEMPTS: Final = 5
 """How often a statement is sent that the server undid, and wants to be sent again."""
-HELLO: Final = b"""
-SELECT pg_backend_pid(), pg_is_in_recovery(), to_regprocedure(%s) IS NOT NULL
-"""
 
 
 class Pool:
@@ -228,25 +225,24 @@ def _as_ours(error: Exception, address: PostgresAddress, timeout: float) -> Leas
 
 
 def _check(wire: Wire, address: PostgresAddress, timeout: float) -> None:
-    """Refuse a server on which leases can't be kept, and see to the schema."""
+    """Refuse a server on which leases can't be kept, and make the schema where there is none."""
     if wire.version < OLDEST:
         version = f"{wire.version // 10000}.{wire.version % 10000}"
         raise ConfigError(f"PostgreSQL at {address} has version {version}, and 13 is the oldest that works")
-    schema = address.schema.replace('"', '""')
-    function = f'"{schema}".schema_version()'.replace("'", "''")
-    result = wire.tell(HELLO.replace(b"%s", f"'{function}'".encode()), timeout)
+    result = wire.tell(f"SELECT pg_backend_pid(), pg_is_in_recovery(), {ours(address.schema)}".encode(), timeout)
     pid, standby, there = (result.get_value(0, column) for column in range(3))
     if standby == b"t":
         raise StoreUnavailable(STORE, f"{address} is a standby, which can't be written to: leases need the primary")
     wire.pooled = int(pid or 0) != wire.pid
-    found = 0
-    if there == b"t":
-        found = int(wire.tell(f'SELECT "{schema}".schema_version()'.encode(), timeout).get_value(0, 0) or 0)
-        if found > VERSION:
-            raise too_new(found, address.schema)
-        if found == VERSION:
-            return
-    migrate(address, timeout, found)
+    if there != b"t":
+        migrate(address, timeout)
+        return
+    schema = address.schema.replace('"', '""')
+    found = int(wire.tell(f'SELECT "{schema}".schema_version()'.encode(), timeout).get_value(0, 0) or 0)
+    if found > VERSION:
+        raise too_new(found, address.schema)
+    if found < VERSION:
+        raise too_old(found, address)
 
 
 _all: weakref.WeakSet[Pool] = weakref.WeakSet()

@@ -137,17 +137,9 @@ class PostgresStore:
         """Be told, over a connection of its own. None where a pooler lets nothing through."""
         from leasehold.stores.postgresql.subscription import Deaf, PostgresSubscription  # noqa: PLC0415 - as above
 
-        place = str(self._address.listening)
-        if place not in _deaf:
-            try:
-                return PostgresSubscription(self._address.listening, self._clock, prefix)
-            except Deaf:
-                _deaf.add(place)
-                logging.getLogger("leasehold").warning(
-                    "LISTEN doesn't work through the pooler at %s: waiters come at the known times instead of being "
-                    "called (name a direct connection with listen=)",
-                    self._address.listening,
-                )
+        if str(self._address.listening) not in _deaf:
+            with contextlib.suppress(Deaf):
+                return PostgresSubscription(self._address.listening, self._clock, prefix, self._go_without_calls)
         self._go_without_calls()
         return None
 
@@ -285,6 +277,14 @@ class PostgresStore:
 
     def _go_without_calls(self) -> None:
         """Promise less: who isn't called may come too late for its turn, and the next one is served before it."""
+        place = str(self._address.listening)
+        if place not in _deaf:
+            _deaf.add(place)
+            logging.getLogger("leasehold").warning(
+                "LISTEN doesn't work through the pooler at %s: waiters come at the known times instead of being "
+                "called (name a direct connection with listen=)",
+                place,
+            )
         can = self.guarantees.capabilities & ~CALLED
         self.guarantees = self.guarantees._replace(capabilities=can, waiting_order="best effort")
 

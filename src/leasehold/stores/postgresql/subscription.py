@@ -24,6 +24,8 @@ from leasehold.stores.postgresql.pool import connect
 from leasehold.stores.postgresql.trouble import Refused
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from leasehold.core.clock import Clock
     from leasehold.stores.postgresql.address import PostgresAddress
     from leasehold.stores.postgresql.wire import Wire
@@ -46,9 +48,14 @@ class Deaf(Exception):  # noqa: N818 - it never leaves the store
 
 
 class PostgresSubscription:
-    """A connection that listens."""
+    """A connection that listens.
 
-    def __init__(self, address: PostgresAddress, clock: Clock, prefix: str | None) -> None:
+    Raises `Deaf` where that is found out at once; found out later, it calls ``on_deaf``, and listens no more.
+    """
+
+    def __init__(self, address: PostgresAddress, clock: Clock, prefix: str | None, on_deaf: Callable[[], None]) -> None:
+        self._on_deaf = on_deaf
+        self._deaf = False
         self._server = address
         self._clock = clock
         self._prefix = prefix
@@ -78,7 +85,9 @@ class PostgresSubscription:
         while not self._closed.is_set():
             left = max(0.0, (give_up - self._clock.now()) / SECOND)
             wire = self._wire
-            if wire is None:
+            if self._deaf:
+                self._rung = self._doorbell.wait(left)
+            elif wire is None:
                 if self._found_again(left):
                     return None
             else:
@@ -92,6 +101,8 @@ class PostgresSubscription:
         self._rung = False
         if self._closed.is_set():
             self._lose()
+        elif self._deaf and self._prefix is not None:
+            return None  # there is nothing to hear: look
         news, self._news = self._news, []
         return news
 
@@ -152,7 +163,11 @@ class PostgresSubscription:
         """Try to connect; where that fails, wait a little."""
         try:
             self._connect()
-        except (*TROUBLE, Deaf):  # whatever it is: the store's calls tell it, too
+        except Deaf:
+            self._deaf = True
+            self._on_deaf()
+            return False
+        except TROUBLE:  # whatever it is: the store's calls tell it, too
             self._rung = self._doorbell.wait(min(left, self._pause))
             self._pause = min(2 * self._pause, LONGEST_PAUSE)
             return False

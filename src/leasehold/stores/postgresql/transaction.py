@@ -101,13 +101,15 @@ def _autocommit() -> ConfigError:
 
 def _unknown(connection: object) -> ConfigError:
     return ConfigError(
-        f"{type(connection).__name__} is no connection that this store knows: psycopg's, or SQLAlchemy's connections "
-        "and sessions"
+        f"{type(connection).__name__} is no connection that this store knows: pass one of psycopg's, or a connection "
+        "or session of SQLAlchemy's, with the transaction open in it; not the engine or pool that it comes from"
     )
 
 
 def _is_sqlalchemy(connection: object) -> bool:
-    return any(kind.__module__.partition(".")[0] == "sqlalchemy" for kind in type(connection).__mro__)
+    """Tell whether it is a connection or session of SQLAlchemy's; an engine has nothing to commit."""
+    theirs = any(kind.__module__.partition(".")[0] == "sqlalchemy" for kind in type(connection).__mro__)
+    return theirs and hasattr(connection, "commit")
 
 
 def _only(row: tuple[Any, ...] | None) -> str:

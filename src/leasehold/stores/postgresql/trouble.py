@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from leasehold.errors import ConfigError, LeaseholdError, StoreUnavailable
@@ -46,14 +47,16 @@ PASSES: Final = {
     "57P02": "crashed, and recovers",
     "57P03": "is starting up or shutting down",
 }
-# libpq tells no code when a connection is refused.
+# By patterns: libpq tells no code when a connection is refused.
 CONNECTING: Final = {
     "password authentication failed": "28P01",
     "no password supplied": "28P01",
     "authentication failed": "28000",
     "no pg_hba.conf entry": "28000",
     "is not permitted to log in": "28000",
-    "does not exist": "3D000",
+    r'FATAL: +database ".*" does not exist': "3D000",
+    r'FATAL: +role ".*" does not exist': "28000",
+    "no such database": "3D000",
     "too many clients": "53300",
     "too many connections": "53300",
     "connection slots are reserved": "53300",
@@ -84,9 +87,9 @@ def explain(refused: Refused, address: PostgresAddress) -> LeaseholdError:
 def explain_connecting(text: str, address: PostgresAddress) -> LeaseholdError:
     """Return the error for what libpq says when it can't connect."""
     for words, code in CONNECTING.items():
-        if words in text:
-            if code == "3D000" and "role " in text:
-                code = "28000"  # noqa: PLW2901 - the same words about a user
+        if re.search(words, text):
             return explain(Refused(code, text), address)
-    said = address.scrub(text.strip().rpartition("failed: ")[2] or text.strip())
-    return StoreUnavailable(STORE, f"{address} can't be reached: {' '.join(said.split())[:200]}")
+    said = " ".join(address.scrub(text.strip().rpartition("failed: ")[2] or text.strip()).split())[:200]
+    if "FATAL:" not in text and re.search(r'(certificate|key) file ".*" does not exist', text):
+        return ConfigError(f"PostgreSQL at {address} can't be trusted: {said}: see sslrootcert, sslcert and sslkey")
+    return StoreUnavailable(STORE, f"{address} can't be reached: {said}")

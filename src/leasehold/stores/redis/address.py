@@ -90,7 +90,7 @@ def _path(url: StoreURL, kind: str) -> tuple[str, int]:
                 f"a {url.scheme}:// URL names the master as Sentinel does: {url.scheme}://{_shown(url)}/mymaster/0"
             )
     if parts and not (parts.isascii() and parts.isdecimal()):
-        raise ConfigError(f"what comes last in the path of a Redis URL is the number of a database, not {parts!r}")
+        raise ConfigError("what comes last in the path of a Redis URL is the number of a database")
     database = int(parts or 0)
     if kind == "cluster" and database != 0:
         raise ConfigError(f"a Redis Cluster has only database 0, not {database}; ?namespace= keeps leases apart")

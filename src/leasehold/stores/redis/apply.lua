@@ -825,6 +825,9 @@ local function write()
         for name in pairs(names) do
             redis.call('SADD', prefix .. 'c:' .. parent, name)
         end
+        if next(names) then -- a set that was empty for a while had gone, and when it goes with it
+            redis.call('PEXPIRE', prefix .. 'c:' .. parent, milliseconds_to(load(parent).kept + KEEP))
+        end
     end
     if minted then
         redis.call('SET', KEYS[1], number(floor))

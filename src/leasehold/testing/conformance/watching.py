@@ -41,6 +41,7 @@ class Watching(Case):
             ("granted", fourth.token),
             ("released", fourth.token),
         ]
+        assert face.gaps == 0
 
     def test_an_expiry_that_nobody_follows_up(self, face: Face, lab: Harness) -> None:
         lease = face.acquire("jobs/a", ttl=lab.ttl, max_hold=lab.ttl)

@@ -10,8 +10,6 @@ DECLARE
     seen regprocedure[] := ARRAY['schema_version()', 'leases_now()'];
     one regprocedure;
 BEGIN
-    EXECUTE format('REVOKE ALL ON ALL FUNCTIONS IN SCHEMA %I FROM PUBLIC', current_schema());
-    EXECUTE format('REVOKE ALL ON ALL TABLES IN SCHEMA %I FROM PUBLIC', current_schema());
     FOREACH one IN ARRAY called || seen LOOP
         EXECUTE format('ALTER FUNCTION %s SECURITY DEFINER SET search_path FROM CURRENT', one);
         EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO PUBLIC', one);
@@ -24,4 +22,5 @@ BEGIN
             'SET enable_hashjoin = off SET enable_mergejoin = off', one);
     END LOOP;
 END $$;
+REVOKE ALL ON meta, spaces, entries, waiters, tombstones, leases FROM PUBLIC;
 GRANT SELECT ON leases TO PUBLIC;
