@@ -387,6 +387,9 @@ class Acquisition:
             renewed_us=node["granted"],
             parent=self.above.holding if self.above else None,
             follows_parent=op.ttl_ns == 0,
+        if self.session.closed:  # perhaps before this lease was seen to be in it
+            desk.ledger.forget(holding)
+            raise SessionExpiredError
         )
         desk.ledger.add(holding)
         desk.reaper.note(holding.until_ns())

@@ -96,7 +96,8 @@ class Desk:
         self.closed = False
         self._sessions: dict[int, Session] = {}
         self._used_ns: dict[int, int] = {}
-        self._tidy_ns = 0
+        """By their keys, until when somebody may be about to get a lease in them."""
+        self._tidy_ns = self._families_ns = 0
         self._lock = threading.Lock()
 
     # --- sessions -------------------------------------------------------------------------------------------------
@@ -144,17 +145,16 @@ class Desk:
 
     def _session(self, timeout_ms: int, seconds: float, *, beats: bool) -> Session:
         key = timeout_ms if beats else MAIN
-        session = self._sessions.get(key)
-        if session is None:
-            with self._lock:
+        with self._lock:  # else it might be retired between being found and being used
+            session = self._sessions.get(key)
+            now = self.clock.now()
+            if session is None:
                 if self.closed:
                     raise StoreUnavailable("zookeeper", "the store is closed")
-                session = self._sessions.get(key)
-                if session is None:
-                    session = self._sessions[key] = Session(self.address, timeout_ms, self._changed)
-                    if beats:
-                        self.timetable.at(self.clock.now() + IDLE_NS, lambda: self._retire(key))
-        self._used_ns[key] = self.clock.now()
+                session = self._sessions[key] = Session(self.address, timeout_ms, self._changed)
+                if beats:
+                    self.timetable.at(now + IDLE_NS, lambda: self._retire(key))
+            self._used_ns[key] = max(self._used_ns.get(key, 0), now + int(seconds * SECOND))
         session.connect(seconds)
         if session.ready_id != session.id:
             self._prepare(session, seconds, beats=beats)
@@ -185,17 +185,20 @@ class Desk:
 
     def _retire(self, key: int) -> None:
         """End a session that nobody uses."""
-        session = self._sessions.get(key)
-        if session is None or self.closed:
-            return
-        now = self.clock.now()
-        if now - self._used_ns.get(key, 0) < IDLE_NS or self.ledger.of_session(session.id):
-            self.timetable.at(now + IDLE_NS, lambda: self._retire(key))
-            return
-        del self._sessions[key]
-        threading.Thread(
-            target=lambda: session.close(keep=bool(self.ledger.of_session(session.id))), daemon=True
-        ).start()
+        with self._lock:
+            session = self._sessions.get(key)
+            if session is None or self.closed:
+                return
+            now = self.clock.now()
+            if now - self._used_ns[key] < IDLE_NS or self.ledger.of_session(session.id):
+                self.timetable.at(now + IDLE_NS, lambda: self._retire(key))
+                return
+            del self._sessions[key], self._used_ns[key]
+        threading.Thread(target=self._close, args=(session,), daemon=True).start()
+
+    def _close(self, session: Session) -> None:
+        """End a session; one that has leases is left to the servers, which keep it for its time."""
+        session.close(keep=lambda: bool(self.ledger.of_session(session.id)))
 
     def _changed(self, session: Session, state: str, session_id: int) -> None:
         """On kazoo's thread: a session was cut off, is back, or is over."""
@@ -326,7 +329,7 @@ class Desk:
             sessions = list(self._sessions.values())
         self.timetable.close()
         for session in sessions:
-            session.close(keep=bool(self.ledger.of_session(session.id)))
+            self._close(session)
         self._sessions.clear()
 
     def abandon(self) -> None:
@@ -334,3 +337,4 @@ class Desk:
         self.closed = True
         for session in self._sessions.values():
             session.abandon()
+        self._lock = threading.Lock()  # a thread that doesn't exist here may have the other one
