@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from kazoo.exceptions import SessionExpiredError
+from kazoo.exceptions import KazooException, SessionExpiredError
 
 from leasehold.core.lease import TOKEN_LIMIT
 from leasehold.core.ops import RESERVATION_NS, WAITER_LIFE_NS, Event, EventKind, Granted, Held, Loss, Lost, Revoke
@@ -83,8 +83,11 @@ def acquire_all(
     for one in acquisitions:
         one.session = session
         taking += (*one.taking(root.offset), *one.where_nobody_waits())
-        desk.doubts[one.op.lease_id] = one.op
-    results, failure = yield from desk.commit(session, (beat,), *taking, root=root)
+    try:
+        with desk.in_doubt(ops):
+            results, failure = yield from desk.commit(session, (beat,), *taking, root=root)
+    except KazooException:
+        return [None] * len(ops)  # each is to hear for itself what it is refused for
     if failure is not None:
         if failure.path == beat.path:
             raise SessionExpiredError
@@ -303,16 +306,16 @@ class Acquisition:
         assert desk.root is not None
         root = desk.root
         beat = desk.beat(self.session)
-        desk.doubts[op.lease_id] = op
-        results, failure = yield from desk.commit(
-            self.session,
-            (beat,),
-            *before,
-            *self.taking(root.offset),
-            *after,
-            *(self.above.operations(desk, op.resource) if self.above else ()),
-            root=root,
-        )
+        with desk.in_doubt([op]):
+            results, failure = yield from desk.commit(
+                self.session,
+                (beat,),
+                *before,
+                *self.taking(root.offset),
+                *after,
+                *(self.above.operations(desk, op.resource) if self.above else ()),
+                root=root,
+            )
         if failure is not None:
             if failure.path == beat.path:
                 raise SessionExpiredError
@@ -387,11 +390,11 @@ class Acquisition:
             renewed_us=node["granted"],
             parent=self.above.holding if self.above else None,
             follows_parent=op.ttl_ns == 0,
+        )
+        desk.ledger.add(holding)
         if self.session.closed:  # perhaps before this lease was seen to be in it
             desk.ledger.forget(holding)
             raise SessionExpiredError
-        )
-        desk.ledger.add(holding)
         desk.reaper.note(holding.until_ns())
         return holding
 

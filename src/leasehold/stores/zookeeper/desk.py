@@ -30,7 +30,7 @@ from leasehold.stores.zookeeper.trouble import explain
 from leasehold.stores.zookeeper.wire import ANY_VERSION, EPHEMERAL, CheckVersion, Create, GetData, Multi, SetData
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
     from leasehold.core.clock import Clock
     from leasehold.core.ops import Op, Outcome
@@ -305,6 +305,18 @@ class Desk:
         if isinstance(op, Acquire) and self.bounds is not None:
             keys.append(self._timeout_ms(op.ttl_ns + op.lock_delay_ns, self.bounds))
         return [self._sessions[key] for key in keys if key in self._sessions]
+
+    @contextlib.contextmanager
+    def in_doubt(self, ops: Sequence[Acquire]) -> Iterator[None]:
+        """While they are asked for, and afterwards, until they are answered; but not if they are plainly refused."""
+        fresh = [op.lease_id for op in ops if op.lease_id not in self.doubts]
+        self.doubts.update((op.lease_id, op) for op in ops)
+        try:
+            yield
+        except KazooException:
+            for lease_id in fresh:
+                self.doubts.pop(lease_id, None)
+            raise
 
     def settle_later(self, op: Acquire, apply: Callable[..., list[Outcome]]) -> None:
         """Give back what a request may have got, once it would have run out: nobody else has heard of it."""

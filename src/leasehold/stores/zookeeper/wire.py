@@ -10,7 +10,14 @@ from functools import lru_cache
 from struct import Struct
 from typing import Any, ClassVar, NamedTuple
 
-from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, NotEmptyError
+from kazoo.exceptions import (
+    EXCEPTIONS,
+    BadVersionError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    ZookeeperError,
+)
 from kazoo.protocol.serialization import (
     CheckVersion,
     Create,
@@ -35,6 +42,7 @@ ANY_VERSION = -1
 
 NODE_ERRORS = (NoNodeError, NodeExistsError, BadVersionError, NotEmptyError)
 """Answers rather than trouble: the node is not as it was thought to be."""
+_ANSWERS = {error.code for error in NODE_ERRORS}
 
 _BEGIN = Struct("!iBii").pack
 """The header of an operation in a transaction, and the length of its path."""
@@ -46,7 +54,7 @@ _NOT_THE_CAUSE = (0, -2)
 
 
 class Failure(NamedTuple):
-    """Why a transaction was refused."""
+    """Why a transaction did not happen."""
 
     path: str
     code: int
@@ -105,9 +113,14 @@ class Multi:
                 results.append(True)
 
     def failure(self, results: list[Any]) -> Failure | None:
-        """Return what it was refused for; None if it happened."""
+        """Return which node was not as it was thought to be; None if it happened.
+
+        What else it may be refused for, permissions or a quota, is raised: it would be the same the next time.
+        """
         for op, result in zip(self.operations, results, strict=True):
             if isinstance(result, list) and result[0] not in _NOT_THE_CAUSE:
+                if result[0] not in _ANSWERS:
+                    raise EXCEPTIONS.get(result[0], ZookeeperError)
                 return Failure(op.path, result[0])
         return None
 
