@@ -8,7 +8,7 @@ import pytest
 
 from leasehold import Client, LeaseHeld
 from leasehold.core.lease import TOKEN_LIMIT
-from leasehold.core.ops import Acquire, Granted, Held, Lost, Release, Released, Renew, Renewed, Revoke, Unknown
+from leasehold.core.ops import Acquire, Granted, Held, Lost, NotHeld, Release, Released, Renew, Renewed, Revoke, Unknown
 from leasehold.errors import ConfigError
 from leasehold.stores.zookeeper.layout import decode, encode
 from leasehold.testing.conformance.base import PATIENCE, new_id, ns, take, taken, until
@@ -147,3 +147,29 @@ def test_a_token_that_would_be_too_large_is_refused(store: ZooKeeperStore, tree:
     assert isinstance(outcome, Unknown)
     assert isinstance(outcome.error, ConfigError)
     assert tree.left() == set()
+
+
+def test_a_namespace_that_somebody_has_deleted_is_made_again(store: ZooKeeperStore, tree: Tree) -> None:
+    """Whatever was held is lost."""
+    lease_id = new_id()
+    token = taken(store, "job", 30, lease_id).token
+    tree.delete()
+    until(lambda: isinstance(take(store, "other", 30), Granted), "a lease")
+    assert isinstance(store.apply([Renew("job", lease_id, token, ns(30))], timeout=PATIENCE)[0], Lost)
+    until(lambda: isinstance(take(store, "job", 30), Granted), "another lease on the same")
+
+
+def test_a_folder_that_somebody_has_deleted_is_made_again(store: ZooKeeperStore, tree: Tree) -> None:
+    taken(store, "job", 30)
+    tree.delete("/sessions")
+    until(lambda: isinstance(take(store, "other", 30), Granted), "a lease")
+
+
+@pytest.mark.parametrize("ending", [Release("job", "mine"), Release("job", "mine", abandon=True)])
+def test_nothing_is_left_to_be_released_in_a_namespace_that_was_deleted(
+    store: ZooKeeperStore, tree: Tree, ending: Release
+) -> None:
+    taken(store, "job", 30, "mine")
+    tree.delete()
+    assert isinstance(store.apply([ending], timeout=PATIENCE)[0], NotHeld)
+    until(lambda: isinstance(take(store, "job", 30), Granted), "another lease")

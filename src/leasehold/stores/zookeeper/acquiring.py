@@ -78,19 +78,16 @@ def acquire_all(
     session = desk.session_for(ops[0].ttl_ns + ops[0].lock_delay_ns, seconds)
     assert desk.root is not None
     root = desk.root
-    beat = desk.beat(session)
     taking: list[Any] = []
     for one in acquisitions:
         one.session = session
         taking += (*one.taking(root.offset), *one.where_nobody_waits())
     try:
         with desk.in_doubt(ops):
-            results, failure = yield from desk.commit(session, (beat,), *taking, root=root)
+            results, failure = yield from desk.commit(session, (desk.beat(session),), *taking, root=root)
     except KazooException:
         return [None] * len(ops)  # each is to hear for itself what it is refused for
     if failure is not None:
-        if failure.path == beat.path:
-            raise SessionExpiredError
         for one in acquisitions:
             if failure.path in (desk.layout.lease(one.op.resource), desk.layout.queue(one.op.resource)):
                 desk.want(one.op.resource)
@@ -305,11 +302,10 @@ class Acquisition:
         desk, op = self.desk, self.op
         assert desk.root is not None
         root = desk.root
-        beat = desk.beat(self.session)
         with desk.in_doubt([op]):
             results, failure = yield from desk.commit(
                 self.session,
-                (beat,),
+                (desk.beat(self.session),),
                 *before,
                 *self.taking(root.offset),
                 *after,
@@ -317,8 +313,6 @@ class Acquisition:
                 root=root,
             )
         if failure is not None:
-            if failure.path == beat.path:
-                raise SessionExpiredError
             if self.above and failure.path == self.above.path and failure.missing:
                 return Lost(Loss.EXPIRED), failure
             return None, failure
@@ -341,7 +335,7 @@ class Acquisition:
             self.session.call(SetData(layout.root, root.dumps(), root.version)),
             self.session.call(GetData(layout.root, None)),
         ]
-        desk.learn_root(*answer)
+        desk.learn_root(answer)
 
     def _node(self, offset: int) -> dict[str, Any]:
         """Return what the lease's node says."""

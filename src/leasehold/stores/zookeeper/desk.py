@@ -11,7 +11,14 @@ import json
 import threading
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kazoo.exceptions import AuthFailedError, KazooException, NoAuthError, NodeExistsError, NoNodeError
+from kazoo.exceptions import (
+    AuthFailedError,
+    KazooException,
+    NoAuthError,
+    NodeExistsError,
+    NoNodeError,
+    SessionExpiredError,
+)
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KazooState
 
@@ -181,6 +188,8 @@ class Desk:
                     session.unanswered(start, now)
                 if isinstance(error, AuthFailedError | NoAuthError) or now >= give_up:
                     raise explain(error, self.address) from None
+                if isinstance(error, NoNodeError):  # somebody has deleted the folder, or all of the namespace
+                    self._make(session)
                 session.connect((give_up - now) / SECOND)
 
     def _retire(self, key: int) -> None:
@@ -221,26 +230,32 @@ class Desk:
 
     def read_root(self, session: Session, seconds: float) -> None:
         """Read what the root says; make it, and all folders, where it isn't there."""
-        layout = self.layout
+        question = GetData(self.layout.root, None)
         try:
-            data, stat = session.call(GetData(layout.root, None)).get(timeout=seconds)
+            answer = session.call(question).get(timeout=seconds)
         except NoNodeError:
-            above = layout.chroot.split("/")[1:]
-            chain = ["/" + "/".join(above[: at + 1]) for at in range(len(above))]
-            first = Root(0)
-            plan = [
-                *((path, b"") for path in chain),
-                (layout.root, first.dumps()),
-                *((f"{layout.root}/{folder}", b"") for folder in FOLDERS),
-            ]
-            for answer in [session.call(Create(path, data, self.acl, 0)) for path, data in plan]:
+            for made in self._make(session):
                 with contextlib.suppress(NodeExistsError):
-                    answer.get(timeout=seconds)
-            data, stat = session.call(GetData(layout.root, None)).get(timeout=seconds)
-        self.learn_root(data, stat)
+                    made.get(timeout=seconds)
+            answer = session.call(question).get(timeout=seconds)
+        self.learn_root(answer)
 
-    def learn_root(self, data: bytes, stat: Any) -> None:
-        """Take in what the root says."""
+    def _make(self, session: Session) -> list[Any]:
+        """Make the root and all folders, as far as they are not there; returns the calls."""
+        layout = self.layout
+        above = layout.chroot.split("/")[1:]
+        plan = [
+            *(("/" + "/".join(above[: at + 1]), b"") for at in range(len(above))),
+            (layout.root, Root(0).dumps()),
+            *((f"{layout.root}/{folder}", b"") for folder in FOLDERS),
+        ]
+        return [session.call(Create(path, data, self.acl, 0)) for path, data in plan]
+
+    def learn_root(self, answer: Any) -> None:
+        """Take in what the root says, if it is there."""
+        if isinstance(answer, Exception):
+            raise answer
+        data, stat = answer
         self.root = Root.loads(data, stat.version)
 
     def commit(
@@ -249,7 +264,7 @@ class Desk:
         """Make all these changes or none, on today's terms; return the results and what stood in the way.
 
         An event among them is told to those who watch, if anybody does. The results begin with those of the first
-        ones. Where the terms were old, they are known now: try again.
+        ones: at most one, that keeps the session. Where the terms were old, they are known now: try again.
         """
         # Looked at once: another thread may learn of new terms while what depends on them is put together.
         terms = root or self.root
@@ -260,9 +275,14 @@ class Desk:
         transaction = Multi((*first, *operations))
         [results] = yield [session.call(transaction)]
         failure = transaction.failure(results)
+        if failure is not None and first and failure.path == first[0].path:
+            session.ready_id = 0  # if it goes on, somebody has deleted its node
+            raise SessionExpiredError
         if failure is not None and failure.path == self.layout.root:
             [answer] = yield [session.call(GetData(failure.path, None))]
-            self.learn_root(*answer)
+            if isinstance(answer, Exception):  # somebody has deleted the namespace
+                *_, answer = yield [*self._make(session), session.call(GetData(failure.path, None))]
+            self.learn_root(answer)
         return results, failure
 
     # --- telling --------------------------------------------------------------------------------------------------
@@ -347,6 +367,6 @@ class Desk:
     def abandon(self) -> None:
         """In a forked child: let go of what is the parent's."""
         self.closed = True
+        self._lock = threading.Lock()  # a thread that doesn't exist here may have the other one
         for session in self._sessions.values():
             session.abandon()
-        self._lock = threading.Lock()  # a thread that doesn't exist here may have the other one
