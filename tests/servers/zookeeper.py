@@ -223,11 +223,13 @@ class Ensemble:
 
 
 @contextlib.contextmanager
-def zookeeper_server(settings: str = "", *, durable: bool = False) -> Iterator[ZooKeeperServer]:
+def zookeeper_server(
+    settings: str = "", *, durable: bool = False, options: tuple[str, ...] = ()
+) -> Iterator[ZooKeeperServer]:
+    """One with these settings and, for those that have no place there, options of Java's."""
     with quick_folder("leasehold-zookeeper-", durable=durable) as folder:
         server = ZooKeeperServer(folder, settings)
-        if durable:
-            server.java_options = ()
+        server.java_options = options if durable else (QUICKLY, *options)
         try:
             server.start()
             yield server

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from kazoo.exceptions import ConnectionLoss
 
 from leasehold.core.ops import (
     Acquire,
@@ -19,6 +22,7 @@ from leasehold.core.ops import (
     Unknown,
 )
 from leasehold.errors import ConfigError
+from leasehold.stores.zookeeper import family
 from leasehold.testing.conformance.base import PATIENCE, new_id, ns, take, taken, until
 
 if TYPE_CHECKING:
@@ -73,6 +77,31 @@ def test_a_named_successor_goes_first(opened: Callable[[], ZooKeeperStore]) -> N
     assert isinstance(granted, Granted)
 
 
+def test_what_is_left_for_a_successor_is_there_when_the_minimum_hold_is_over(
+    opened: Callable[[], ZooKeeperStore],
+) -> None:
+    """The successor is another client, which doesn't know when that is; and it is neither early nor late."""
+    one, other = opened(), opened()
+    lease_id, heir = new_id(), new_id()
+    subscription = other.subscribe()
+    taken(one, "warm", 60)  # a connection is there
+    taken(other, "too", 60)
+    start = one._desk.clock.now()
+    taken(one, "job", 60, lease_id, hold_at_least_ns=ns(3))
+    wanted = Acquire("job", heir, "heir", ns(60), queue=True, notify=subscription.address)
+    assert isinstance(do(other, wanted), Held)
+    handover = Release("job", lease_id, successor="heir", reserve_ns=ns(50), state="left")
+    assert isinstance(do(one, handover), Released)
+    outcome = do(other, wanted)
+    while isinstance(outcome, Held):
+        until(lambda: bool(subscription.get(1)), "the call")
+        outcome = do(other, wanted)
+    assert isinstance(outcome, Granted)
+    assert outcome.state == "left"
+    assert one._desk.clock.now() - start >= ns(3)
+    subscription.close()
+
+
 def test_a_successor_that_does_not_come_holds_nobody_up(store: ZooKeeperStore) -> None:
     lease_id = new_id()
     taken(store, "job", 30, lease_id)
@@ -110,6 +139,52 @@ def test_a_forced_revocation_ends_the_children_too(store: ZooKeeperStore) -> Non
     assert do(store, Revoke("parent", force=True)) == Released()
     assert list(store.scan("", timeout=PATIENCE)) == []
     taken(store, "child", 30)
+
+
+@pytest.mark.parametrize("by_force", [False, True])
+def test_more_children_than_fit_into_one_request_end_with_their_parent(
+    opened: Callable[[], ZooKeeperStore], tree: Tree, *, by_force: bool
+) -> None:
+    """A thousand of the longest names: the servers would drop a connection that sends so much at once."""
+    store, other = opened(), opened()
+    parent = new_id()
+    token = taken(store, "parent", 60, parent).token
+    children = [Acquire(f"{n:04}{'x' * 508}", new_id(), "somebody", 0, parent=("parent", token)) for n in range(1000)]
+    assert all(isinstance(outcome, Granted) for outcome in store.apply(children, timeout=60))
+    ending = Revoke("parent", force=True) if by_force else Release("parent", parent)
+    assert (other if by_force else store).apply([ending], timeout=60) == [Released()]
+    assert list(other.scan("", timeout=60)) == []
+    if not by_force:
+        assert tree.left() == set()
+
+
+def test_a_holder_hears_of_children_that_were_ended_before_their_parent_was_to_be(
+    opened: Callable[[], ZooKeeperStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There were too many for one request; and whoever ended the first ones has died since."""
+    store, other = opened(), opened()
+    parent, ids = new_id(), {name: new_id() for name in ("one", "two", "three")}
+    token = taken(store, "parent", 30, parent).token
+    for name, child in ids.items():
+        taken(store, name, 0, child, parent=("parent", token))
+    desk = other._desk
+    commit = desk.commit
+
+    def dies(*_: Any, **__: Any) -> None:
+        raise ConnectionLoss
+
+    def first(*args: Any, **terms: Any) -> Any:
+        monkeypatch.setattr(desk, "commit", dies)
+        return commit(*args, **terms)
+
+    monkeypatch.setattr(family, "MOST_BYTES", 1)
+    monkeypatch.setattr(desk, "commit", first)
+    assert isinstance(do(other, Revoke("parent", force=True)), Unknown)
+    renewed = do(store, Renew("parent", parent, token, ns(30)))
+    assert isinstance(renewed, Renewed)
+    assert renewed.ended == 1
+    [gone] = [name for name, record in zip(ids, store.read([*ids], timeout=PATIENCE), strict=True) if record is None]
+    assert do(store, Renew(gone, ids[gone], token, ns(30))) == Lost(Loss.EXPIRED)
 
 
 def test_a_child_ends_when_its_parent_expires(opened: Callable[[], ZooKeeperStore]) -> None:

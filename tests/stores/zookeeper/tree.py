@@ -42,5 +42,10 @@ class Tree:
             text += [path, self._client.get(self._root + path)[0].decode()]
         return "\n".join(text)
 
-    def delete(self, path: str) -> None:
-        self._client.delete(self._root + path)
+    def delete(self, path: str = "") -> None:
+        """Delete a node and all below it; or everything."""
+        self._client.delete(self._root + path, recursive=True)
+
+    def protect(self, path: str, permitted: Any) -> None:
+        """Permit that, and nothing else."""
+        self._client.set_acls(self._root + path, [permitted])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from kazoo.exceptions import SessionExpiredError
+from kazoo.exceptions import KazooException, SessionExpiredError
 
 from leasehold.core.lease import TOKEN_LIMIT
 from leasehold.core.ops import RESERVATION_NS, WAITER_LIFE_NS, Event, EventKind, Granted, Held, Loss, Lost, Revoke
@@ -31,6 +31,7 @@ from leasehold.stores.zookeeper.wire import (
     SEQUENCE,
     CheckVersion,
     Create,
+    CreateContainer,
     Delete,
     Failure,
     GetData,
@@ -78,16 +79,16 @@ def acquire_all(
     session = desk.session_for(ops[0].ttl_ns + ops[0].lock_delay_ns, seconds)
     assert desk.root is not None
     root = desk.root
-    beat = desk.beat(session)
     taking: list[Any] = []
     for one in acquisitions:
         one.session = session
         taking += (*one.taking(root.offset), *one.where_nobody_waits())
-        desk.doubts[one.op.lease_id] = one.op
-    results, failure = yield from desk.commit(session, (beat,), *taking, root=root)
+    try:
+        with desk.in_doubt(ops):
+            results, failure = yield from desk.commit(session, (desk.beat(session),), *taking, root=root)
+    except KazooException:
+        return [None] * len(ops)  # each is to hear for itself what it is refused for
     if failure is not None:
-        if failure.path == beat.path:
-            raise SessionExpiredError
         for one in acquisitions:
             if failure.path in (desk.layout.lease(one.op.resource), desk.layout.queue(one.op.resource)):
                 desk.want(one.op.resource)
@@ -302,20 +303,17 @@ class Acquisition:
         desk, op = self.desk, self.op
         assert desk.root is not None
         root = desk.root
-        beat = desk.beat(self.session)
-        desk.doubts[op.lease_id] = op
-        results, failure = yield from desk.commit(
-            self.session,
-            (beat,),
-            *before,
-            *self.taking(root.offset),
-            *after,
-            *(self.above.operations(desk, op.resource) if self.above else ()),
-            root=root,
-        )
+        with desk.in_doubt([op]):
+            results, failure = yield from desk.commit(
+                self.session,
+                (desk.beat(self.session),),
+                *before,
+                *self.taking(root.offset),
+                *after,
+                *(self.above.operations(desk, op.resource) if self.above else ()),
+                root=root,
+            )
         if failure is not None:
-            if failure.path == beat.path:
-                raise SessionExpiredError
             if self.above and failure.path == self.above.path and failure.missing:
                 return Lost(Loss.EXPIRED), failure
             return None, failure
@@ -338,7 +336,7 @@ class Acquisition:
             self.session.call(SetData(layout.root, root.dumps(), root.version)),
             self.session.call(GetData(layout.root, None)),
         ]
-        desk.learn_root(*answer)
+        desk.learn_root(answer)
 
     def _node(self, offset: int) -> dict[str, Any]:
         """Return what the lease's node says."""
@@ -389,6 +387,9 @@ class Acquisition:
             follows_parent=op.ttl_ns == 0,
         )
         desk.ledger.add(holding)
+        if self.session.closed:  # perhaps before this lease was seen to be in it
+            desk.ledger.forget(holding)
+            raise SessionExpiredError
         desk.reaper.note(holding.until_ns())
         return holding
 
@@ -434,6 +435,6 @@ class Acquisition:
         same = SetData(queue, b"", version) if changes else CheckVersion(queue, version)
         path = f"{queue}/{place(self.mark, op.priority)}"
         joining = Multi((same, Create(path, said, desk.acl, EPHEMERAL | SEQUENCE)))
-        _, joined = yield [main.call(Create(queue, b"", desk.acl, 0)), main.call(joining)]
+        _, joined = yield [main.call(CreateContainer(queue, desk.acl)), main.call(joining)]
         if joining.failure(joined) is None:
             waiter.name = joined[1].rpartition("/")[2]

@@ -11,7 +11,14 @@ import json
 import threading
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kazoo.exceptions import AuthFailedError, KazooException, NoAuthError, NodeExistsError, NoNodeError
+from kazoo.exceptions import (
+    AuthFailedError,
+    KazooException,
+    NoAuthError,
+    NodeExistsError,
+    NoNodeError,
+    SessionExpiredError,
+)
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KazooState
 
@@ -19,7 +26,7 @@ from leasehold.core.clock import MILLISECOND, SECOND
 from leasehold.core.ops import WAITER_LIFE_NS, Acquire, Event, Loss, Notice, Release, Summons, Unknown
 from leasehold.errors import ConfigError, LeaseholdError, StoreUnavailable
 from leasehold.stores.zookeeper import bounds as limits
-from leasehold.stores.zookeeper import events
+from leasehold.stores.zookeeper import events, family
 from leasehold.stores.zookeeper.bells import Bells
 from leasehold.stores.zookeeper.layout import FOLDERS, Layout
 from leasehold.stores.zookeeper.ledger import Ledger
@@ -30,7 +37,7 @@ from leasehold.stores.zookeeper.trouble import explain
 from leasehold.stores.zookeeper.wire import ANY_VERSION, EPHEMERAL, CheckVersion, Create, GetData, Multi, SetData
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
     from leasehold.core.clock import Clock
     from leasehold.core.ops import Op, Outcome
@@ -46,6 +53,8 @@ SETTLE_TIMEOUT: Final = 1.0
 PREPARE_TIMEOUT: Final = 2.0
 TIDY_NS: Final = 30 * SECOND
 """How often whoever writes events down looks whether somebody still watches."""
+FAMILIES_NS: Final = 600 * SECOND
+"""How often whoever has leases under others looks for what is left of families whose clients were killed."""
 MOST_WANTED: Final = 1000
 """How many resources are remembered for not having been free."""
 IDLE_NS: Final = 60 * SECOND
@@ -96,7 +105,8 @@ class Desk:
         self.closed = False
         self._sessions: dict[int, Session] = {}
         self._used_ns: dict[int, int] = {}
-        self._tidy_ns = 0
+        """By their keys, until when somebody may be about to get a lease in them."""
+        self._tidy_ns = self._families_ns = 0
         self._lock = threading.Lock()
 
     # --- sessions -------------------------------------------------------------------------------------------------
@@ -144,17 +154,16 @@ class Desk:
 
     def _session(self, timeout_ms: int, seconds: float, *, beats: bool) -> Session:
         key = timeout_ms if beats else MAIN
-        session = self._sessions.get(key)
-        if session is None:
-            with self._lock:
+        with self._lock:  # else it might be retired between being found and being used
+            session = self._sessions.get(key)
+            now = self.clock.now()
+            if session is None:
                 if self.closed:
                     raise StoreUnavailable("zookeeper", "the store is closed")
-                session = self._sessions.get(key)
-                if session is None:
-                    session = self._sessions[key] = Session(self.address, timeout_ms, self._changed)
-                    if beats:
-                        self.timetable.at(self.clock.now() + IDLE_NS, lambda: self._retire(key))
-        self._used_ns[key] = self.clock.now()
+                session = self._sessions[key] = Session(self.address, timeout_ms, self._changed)
+                if beats:
+                    self.timetable.at(now + IDLE_NS, lambda: self._retire(key))
+            self._used_ns[key] = max(self._used_ns.get(key, 0), now + int(seconds * SECOND))
         session.connect(seconds)
         if session.ready_id != session.id:
             self._prepare(session, seconds, beats=beats)
@@ -181,21 +190,26 @@ class Desk:
                     session.unanswered(start, now)
                 if isinstance(error, AuthFailedError | NoAuthError) or now >= give_up:
                     raise explain(error, self.address) from None
+                if isinstance(error, NoNodeError):  # somebody has deleted the folder, or all of the namespace
+                    self._make(session)
                 session.connect((give_up - now) / SECOND)
 
     def _retire(self, key: int) -> None:
         """End a session that nobody uses."""
-        session = self._sessions.get(key)
-        if session is None or self.closed:
-            return
-        now = self.clock.now()
-        if now - self._used_ns.get(key, 0) < IDLE_NS or self.ledger.of_session(session.id):
-            self.timetable.at(now + IDLE_NS, lambda: self._retire(key))
-            return
-        del self._sessions[key]
-        threading.Thread(
-            target=lambda: session.close(keep=bool(self.ledger.of_session(session.id))), daemon=True
-        ).start()
+        with self._lock:
+            session = self._sessions.get(key)
+            if session is None or self.closed:
+                return
+            now = self.clock.now()
+            if now - self._used_ns[key] < IDLE_NS or self.ledger.of_session(session.id):
+                self.timetable.at(now + IDLE_NS, lambda: self._retire(key))
+                return
+            del self._sessions[key], self._used_ns[key]
+        threading.Thread(target=self._close, args=(session,), daemon=True).start()
+
+    def _close(self, session: Session) -> None:
+        """End a session; one that has leases is left to the servers, which keep it for its time."""
+        session.close(keep=lambda: bool(self.ledger.of_session(session.id)))
 
     def _changed(self, session: Session, state: str, session_id: int) -> None:
         """On kazoo's thread: a session was cut off, is back, or is over."""
@@ -218,26 +232,32 @@ class Desk:
 
     def read_root(self, session: Session, seconds: float) -> None:
         """Read what the root says; make it, and all folders, where it isn't there."""
-        layout = self.layout
+        question = GetData(self.layout.root, None)
         try:
-            data, stat = session.call(GetData(layout.root, None)).get(timeout=seconds)
+            answer = session.call(question).get(timeout=seconds)
         except NoNodeError:
-            above = layout.chroot.split("/")[1:]
-            chain = ["/" + "/".join(above[: at + 1]) for at in range(len(above))]
-            first = Root(0)
-            plan = [
-                *((path, b"") for path in chain),
-                (layout.root, first.dumps()),
-                *((f"{layout.root}/{folder}", b"") for folder in FOLDERS),
-            ]
-            for answer in [session.call(Create(path, data, self.acl, 0)) for path, data in plan]:
+            for made in self._make(session):
                 with contextlib.suppress(NodeExistsError):
-                    answer.get(timeout=seconds)
-            data, stat = session.call(GetData(layout.root, None)).get(timeout=seconds)
-        self.learn_root(data, stat)
+                    made.get(timeout=seconds)
+            answer = session.call(question).get(timeout=seconds)
+        self.learn_root(answer)
 
-    def learn_root(self, data: bytes, stat: Any) -> None:
-        """Take in what the root says."""
+    def _make(self, session: Session) -> list[Any]:
+        """Make the root and all folders, as far as they are not there; returns the calls."""
+        layout = self.layout
+        above = layout.chroot.split("/")[1:]
+        plan = [
+            *(("/" + "/".join(above[: at + 1]), b"") for at in range(len(above))),
+            (layout.root, Root(0).dumps()),
+            *((f"{layout.root}/{folder}", b"") for folder in FOLDERS),
+        ]
+        return [session.call(Create(path, data, self.acl, 0)) for path, data in plan]
+
+    def learn_root(self, answer: Any) -> None:
+        """Take in what the root says, if it is there."""
+        if isinstance(answer, Exception):
+            raise answer
+        data, stat = answer
         self.root = Root.loads(data, stat.version)
 
     def commit(
@@ -246,7 +266,7 @@ class Desk:
         """Make all these changes or none, on today's terms; return the results and what stood in the way.
 
         An event among them is told to those who watch, if anybody does. The results begin with those of the first
-        ones. Where the terms were old, they are known now: try again.
+        ones: at most one, that keeps the session. Where the terms were old, they are known now: try again.
         """
         # Looked at once: another thread may learn of new terms while what depends on them is put together.
         terms = root or self.root
@@ -257,9 +277,14 @@ class Desk:
         transaction = Multi((*first, *operations))
         [results] = yield [session.call(transaction)]
         failure = transaction.failure(results)
+        if failure is not None and first and failure.path == first[0].path:
+            session.ready_id = 0  # if it goes on, somebody has deleted its node
+            raise SessionExpiredError
         if failure is not None and failure.path == self.layout.root:
             [answer] = yield [session.call(GetData(failure.path, None))]
-            self.learn_root(*answer)
+            if isinstance(answer, Exception):  # somebody has deleted the namespace
+                *_, answer = yield [*self._make(session), session.call(GetData(failure.path, None))]
+            self.learn_root(answer)
         return results, failure
 
     # --- telling --------------------------------------------------------------------------------------------------
@@ -271,13 +296,24 @@ class Desk:
         now = self.clock.now()
         if now >= self._tidy_ns:
             self._tidy_ns = now + TIDY_NS
-            self.timetable.at(self._tidy_ns, lambda: threading.Thread(target=self._tidy, daemon=True).start())
+            self.timetable.at(self._tidy_ns, lambda: self._tidy(events.tidy))
         return (events.creation(self, event, root.offset),)
 
-    def _tidy(self) -> None:
-        """Keep no more events than are wanted: those who watched may have died."""
-        with contextlib.suppress(LeaseholdError, KazooException, KazooTimeoutError):
-            events.tidy(self, self.main(events.TIMEOUT))
+    def tidy_families(self) -> None:
+        """Look for what is left of families, unless that was done not long ago."""
+        now = self.clock.now()
+        if now >= self._families_ns:
+            self._families_ns = now + FAMILIES_NS
+            self._tidy(family.tidy)
+
+    def _tidy(self, tidy: Callable[[Desk, Session], None]) -> None:
+        """Delete what dead clients have left, such as events for those who watched, on a thread of its own."""
+
+        def work() -> None:
+            with contextlib.suppress(LeaseholdError, KazooException, KazooTimeoutError):
+                tidy(self, self.main(events.TIMEOUT))
+
+        threading.Thread(target=work, daemon=True).start()
 
     def call_holder(self, address: str, resource: str, lease_id: str) -> None:
         """Tell one of ours that there is news about its lease."""
@@ -303,6 +339,18 @@ class Desk:
             keys.append(self._timeout_ms(op.ttl_ns + op.lock_delay_ns, self.bounds))
         return [self._sessions[key] for key in keys if key in self._sessions]
 
+    @contextlib.contextmanager
+    def in_doubt(self, ops: Sequence[Acquire]) -> Iterator[None]:
+        """While they are asked for, and afterwards, until they are answered; but not if they are plainly refused."""
+        fresh = [op.lease_id for op in ops if op.lease_id not in self.doubts]
+        self.doubts.update((op.lease_id, op) for op in ops)
+        try:
+            yield
+        except KazooException:
+            for lease_id in fresh:
+                self.doubts.pop(lease_id, None)
+            raise
+
     def settle_later(self, op: Acquire, apply: Callable[..., list[Outcome]]) -> None:
         """Give back what a request may have got, once it would have run out: nobody else has heard of it."""
 
@@ -326,11 +374,12 @@ class Desk:
             sessions = list(self._sessions.values())
         self.timetable.close()
         for session in sessions:
-            session.close(keep=bool(self.ledger.of_session(session.id)))
+            self._close(session)
         self._sessions.clear()
 
     def abandon(self) -> None:
         """In a forked child: let go of what is the parent's."""
         self.closed = True
+        self._lock = threading.Lock()  # a thread that doesn't exist here may have the other one
         for session in self._sessions.values():
             session.abandon()

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from leasehold.stores.zookeeper.session import Session
 
 RETRY_NS = 200 * MILLISECOND
+REFUSED_NS = 10 * SECOND
+"""When to try again what a server refuses: somebody has to change the permissions first."""
 SOON_NS = 20 * MILLISECOND
 """When to look again whether a renewal that was under way has brought a lease on."""
 FAR_NS = 2**63
@@ -123,7 +125,13 @@ class Reaper:
         desk = self._desk
         if answer.exception is not None:
             self._again(holding, answer.exception)
-        elif transaction.failure(answer.value) is None:
+            return
+        try:
+            failure = transaction.failure(answer.value)
+        except KazooException as refusal:
+            self._again(holding, refusal, REFUSED_NS)
+            return
+        if failure is None:
             desk.ledger.forget(holding)
         else:
             look = holding.session.call(GetData(desk.layout.id(holding.mark), None))
@@ -146,7 +154,7 @@ class Reaper:
             holding.session.call(Delete(desk.layout.id(holding.mark), known.version))
         desk.ledger.forget(holding)
 
-    def _again(self, holding: Holding, error: BaseException) -> None:
+    def _again(self, holding: Holding, error: BaseException, in_ns: int = RETRY_NS) -> None:
         desk = self._desk
         if isinstance(error, KazooException) and not desk.closed:
-            desk.timetable.at(desk.clock.now() + RETRY_NS, lambda: self.sweep(holding))
+            desk.timetable.at(desk.clock.now() + in_ns, lambda: self.sweep(holding))

@@ -60,7 +60,7 @@ class Session:
         self._address = address
         self._on_change = on_change
         self._lock = threading.Lock()
-        self._closed = False
+        self.closed = False
         self._last_id = 0
         self._silent_since: int | None = None
         self._words = ""
@@ -96,7 +96,7 @@ class Session:
         if client.connected:
             return
         with self._lock:
-            if self._closed:
+            if self.closed:
                 raise StoreUnavailable("zookeeper", "the store is closed")
             routine = client._connection._connection_routine
             if routine is None or not routine.is_alive():  # it was never started, or ended when it was refused
@@ -147,17 +147,20 @@ class Session:
             with contextlib.suppress(OSError):
                 connected.shutdown(socket.SHUT_RDWR)
 
-    def close(self, *, keep: bool) -> None:
-        """End it, and with it all its nodes; or leave those to the servers, which end it after its timeout."""
+    def close(self, *, keep: Callable[[], bool]) -> None:
+        """End it, and with it all its nodes; or leave those to the servers, which end it after its timeout.
+
+        Which of them is asked once it is closed: so whoever enters a lease, and then finds it open, keeps that.
+        """
         with self._lock:
-            if self._closed:
+            if self.closed:
                 return
-            self._closed = True
+            self.closed = True
         client = self._client
         client.remove_listener(self._changed)
         connection = client._connection
         client._stopped.set()
-        if not keep and client.connected:
+        if not keep() and client.connected:
             client._queue.append((CloseInstance, None))
             with contextlib.suppress(OSError, AttributeError):
                 connection._write_sock.send(b"\0")

@@ -10,6 +10,7 @@ from kazoo.exceptions import (
     ConnectionLoss,
     KazooException,
     NoAuthError,
+    QuotaExceededError,
     SASLException,
     SessionExpiredError,
 )
@@ -22,6 +23,7 @@ PASSES: Final = {
     SessionExpiredError: "the session has expired",
     ConnectionClosedError: "the connection is closed",
     KazooTimeoutError: "no answer in time",
+    QuotaExceededError: "the quota is used up",
 }
 
 

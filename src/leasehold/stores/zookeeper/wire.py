@@ -1,6 +1,7 @@
-"""ZooKeeper's requests beyond those that kazoo has: transactions that say what they were refused for, and the end of a watch.
+"""ZooKeeper's requests beyond those that kazoo has.
 
-All of them go through kazoo's connection; the rest of its requests are used as they are.
+Transactions that say what they were refused for, nodes that go when nothing is below them any more, and the end of a
+watch. All of them go through kazoo's connection; the rest of its requests are used as they are.
 """
 
 from __future__ import annotations
@@ -10,7 +11,14 @@ from functools import lru_cache
 from struct import Struct
 from typing import Any, ClassVar, NamedTuple
 
-from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, NotEmptyError
+from kazoo.exceptions import (
+    EXCEPTIONS,
+    BadVersionError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    ZookeeperError,
+)
 from kazoo.protocol.serialization import (
     CheckVersion,
     Create,
@@ -35,18 +43,20 @@ ANY_VERSION = -1
 
 NODE_ERRORS = (NoNodeError, NodeExistsError, BadVersionError, NotEmptyError)
 """Answers rather than trouble: the node is not as it was thought to be."""
+_ANSWERS = {error.code for error in NODE_ERRORS}
 
 _BEGIN = Struct("!iBii").pack
 """The header of an operation in a transaction, and the length of its path."""
 _END = multiheader_struct.pack(-1, True, -1)
 _number = int_struct.pack
 _DATA_WATCHES = 2
+_CONTAINER = 4
 _NOT_THE_CAUSE = (0, -2)
 """The codes of those operations that failed only because another one in the same transaction did."""
 
 
 class Failure(NamedTuple):
-    """Why a transaction was refused."""
+    """Why a transaction did not happen."""
 
     path: str
     code: int
@@ -105,9 +115,14 @@ class Multi:
                 results.append(True)
 
     def failure(self, results: list[Any]) -> Failure | None:
-        """Return what it was refused for; None if it happened."""
+        """Return which node was not as it was thought to be; None if it happened.
+
+        What else it may be refused for, permissions or a quota, is raised: it would be the same the next time.
+        """
         for op, result in zip(self.operations, results, strict=True):
             if isinstance(result, list) and result[0] not in _NOT_THE_CAUSE:
+                if result[0] not in _ANSWERS:
+                    raise EXCEPTIONS.get(result[0], ZookeeperError)
                 return Failure(op.path, result[0])
         return None
 
@@ -116,6 +131,24 @@ class Multi:
 def _written(acl: tuple[Any, ...]) -> bytes:
     entries = [_number(one.perms) + write_string(one.id.scheme) + write_string(one.id.id) for one in acl]
     return b"".join((_number(len(acl)), *entries))
+
+
+@dataclass(frozen=True, slots=True)
+class CreateContainer:
+    """Make a node without data that the servers delete when the last node below it has been gone for a minute or so."""
+
+    type: ClassVar[int] = 19
+    path: str
+    acl: tuple[Any, ...]
+
+    def serialize(self) -> bytes:
+        """Return it as it is sent."""
+        return b"".join((write_string(self.path), _number(0), _written(self.acl), _number(_CONTAINER)))
+
+    @staticmethod
+    def deserialize(data: bytes, offset: int) -> str:
+        """Return the path."""
+        return str(read_string(data, offset)[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +175,7 @@ __all__ = [
     "SEQUENCE",
     "CheckVersion",
     "Create",
+    "CreateContainer",
     "Delete",
     "Exists",
     "Failure",
