@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.servers.etcd import etcd_server
 from tests.servers.paxos import paxos_cluster
 from tests.servers.postgres import postgres_server
 from tests.servers.redis import redis_server
@@ -28,6 +29,12 @@ def redis_url() -> Iterator[str]:
 def postgresql_url() -> Iterator[str]:
     with postgres_server("fsync=off", "full_page_writes=off", "track_functions=all") as server:
         yield f"{server.address}/postgres"
+
+
+@pytest.fixture(scope="module")
+def etcd_url() -> Iterator[str]:
+    with etcd_server() as server:
+        yield server.url
 
 
 @pytest.fixture(scope="module")

@@ -70,6 +70,21 @@ def hold_session(url: str, children: str, ttl: str) -> None:
             say(calls=len(store.calls), held=len(session.leases), seconds=(SYSTEM.now() - began) / 1e9)
 
 
+def hold_two_levels(url: str, children: str, grandchildren: str, ttl: str) -> None:
+    """Hold a session with so many children, and so many under each of them; at the first line, release it."""
+    with Client(url) as client:
+        session = client.session(float(ttl))
+        parts = [f"part/{number}" for number in range(int(children))]
+        bundle = session.acquire_all(parts)
+        for part in parts:
+            below = [f"{part}/{number}" for number in range(int(grandchildren))]
+            client.acquire_all(below, ttl=None, parent=bundle[part])
+        say(session=session.lease.resource)
+        sys.stdin.readline()
+        session.release()
+        say(released=True)
+
+
 class Counting(FaultyStore):
     """Writes a line for each call of the store, before it is sent: when, and which leases it asks for or gives back."""
 

@@ -41,7 +41,7 @@ def ask(url: str, timeout: float = 5) -> Outcome:
 @pytest.mark.parametrize(
     ("url", "says"),
     [
-        ("etcd://a/path", "no path"),
+        ("etcd://a/path", "an etcd:// URL has no path"),
         ("etcd://a:99999", "port"),
         ("etcd://a,,b", "without a name"),
         ("etcd://user@a", "without a password"),
@@ -278,9 +278,9 @@ def test_a_user_with_the_least_permissions(guarded: EtcdServer) -> None:
 @pytest.mark.parametrize(
     ("login", "query", "says"),
     [
-        ("me:wrong@", "", "refuses the user name or password"),
+        ("me:wrong@", "", "refuses the user name or password: mend the URL"),
         ("", "", "wants a user"),
-        ("me:se%25cret@", "?namespace=elsewhere", "doesn't permit"),
+        ("me:se%25cret@", "?namespace=elsewhere", "let its role read and write"),
     ],
 )
 def test_a_login_that_can_not_work(guarded: EtcdServer, login: str, query: str, says: str) -> None:

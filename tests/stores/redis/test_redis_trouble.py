@@ -400,7 +400,7 @@ def test_a_user_with_just_enough_rights(
     subscription.close()
     elsewhere = error_of(ask(open_store(url.replace("=team", "=other"))))
     assert isinstance(elsewhere, ConfigError)
-    assert "doesn't permit" in str(elsewhere)
+    assert "doesn't permit it to this user: let ACL SETUSER" in str(elsewhere)
     raw.acl_deluser("leaser")
 
 

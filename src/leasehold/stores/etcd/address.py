@@ -20,7 +20,7 @@ class EtcdAddress:
         tls = url.scheme == "etcds"
         url.only("namespace", *(TLS_OPTIONS if tls else ()))
         if url.path.strip("/"):
-            raise ConfigError(f"a {url.scheme}:// URL has no path; ?namespace= keeps leases apart")
+            raise ConfigError(f"an {url.scheme}:// URL has no path; ?namespace= keeps leases apart")
         self.nodes, self.user, self.password = servers(url, DEFAULT_PORT)
         if bool(self.user) != bool(self.password):
             raise ConfigError(f"the {url.scheme}:// URL names a user without a password, or the other way round")

@@ -12,8 +12,10 @@ if TYPE_CHECKING:
 
     from leasehold.core.ops import Op
 
+MOST: Final = 128
+"""What etcd takes in one transaction by default; in one within another, as much as the outer one leaves."""
 MOST_AT_ONCE: Final = 100
-"""Operations, or reads, in one transaction; etcd takes 128 by default."""
+"""Operations, or reads, in one transaction."""
 MOST_BYTES: Final = 1_000_000
 """About the size of a transaction; etcd takes 1.5 MiB by default."""
 
@@ -41,12 +43,12 @@ def turns(tasks: list[Task]) -> list[list[Task]]:
 
 def writes(tasks: list[Task]) -> Iterator[list[Task]]:
     """Return those that write, in portions that fit into one transaction."""
-    return _portions([(task, _bytes_of(task)) for task in tasks if not task.looking], MOST_BYTES)
+    return _portions([(task, _bytes_of(task), _longest_of(task)) for task in tasks if not task.looking], MOST_BYTES)
 
 
 def reads(tasks: list[Task]) -> Iterator[list[Task]]:
     """Return those that read, in such portions."""
-    return _portions([(task, task.reads()) for task in tasks if task.looking], MOST_AT_ONCE)
+    return _portions([(task, task.reads(), 0) for task in tasks if task.looking], MOST_AT_ONCE)
 
 
 def only_up_to(tasks: list[Task], last: int) -> list[Task]:
@@ -57,17 +59,25 @@ def only_up_to(tasks: list[Task], last: int) -> list[Task]:
     return tasks[: last + 1]
 
 
-def _portions(tasks: list[tuple[Task, int]], heaviest: int) -> Iterator[list[Task]]:
+def _portions(tasks: list[tuple[Task, int, int]], heaviest: int) -> Iterator[list[Task]]:
+    """Cut by what all of a portion weigh, by their number, and by what that leaves for the longest one among them."""
     part: list[Task] = []
-    taken = 0
-    for task, weighs in tasks:
-        if part and (len(part) >= MOST_AT_ONCE or taken + weighs > heaviest):
-            yield part
-            part, taken = [], 0
-        part.append(task)
+    taken = longest = 0
+    for task, weighs, length in tasks:
         taken += weighs
+        longest = max(longest, length)
+        full = len(part) >= min(MOST_AT_ONCE, MOST - longest) or taken > heaviest
+        if part and (full or task.alone or part[0].alone):
+            yield part
+            part, taken, longest = [], weighs, length
+        part.append(task)
     if part:
         yield part
+
+
+def _longest_of(task: Task) -> int:
+    """Return the length of the longest list in its transaction, with a look should it be refused."""
+    return max(task.reads(), task.plan.longest if task.plan is not None else 0)
 
 
 def _bytes_of(task: Task) -> int:

@@ -10,7 +10,7 @@ from leasehold.core.ops import Acquire, Granted, Held, Loss, Lost, NotHeld, Rele
 from leasehold.errors import ConfigError
 from leasehold.stores.etcd.memory import Grip, key_of
 from leasehold.stores.etcd.plan import markers, plan, rebound, undoing, whole_seconds
-from leasehold.stores.etcd.table import Missing, Table
+from leasehold.stores.etcd.table import MOST_FOR_ONE, Missing, Table
 from leasehold.stores.etcd.trouble import Elsewhere
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ class Deciding:
         op = task.op
         table = Table(op, self._layout, task.loaded, task.left, self._clock)
         table.free_for, table.certain = self._memory.free_for, self._memory.certain
+        table.room = max(0, MOST_FOR_ONE - task.reads())
         try:
             outcome = rules.apply(table, op, table.now)
         except Missing as missing:

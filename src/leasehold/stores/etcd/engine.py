@@ -24,7 +24,7 @@ from leasehold.stores.etcd.memory import key_of
 from leasehold.stores.etcd.moves import Moves
 from leasehold.stores.etcd.results import Results
 from leasehold.stores.etcd.tokens import Mint, Offset, Tokens
-from leasehold.stores.etcd.trouble import Elsewhere, LeaseGone
+from leasehold.stores.etcd.trouble import Elsewhere, LeaseGone, RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -191,12 +191,16 @@ class Engine:
     def _exchange(
         self, tasks: list[Task], requests: list[bytes], offset: Offset, give_up: int
     ) -> dict[str, Any] | None:
-        """Keep etcd leases alive, and then send a transaction. Returns its answer; None where tokens have moved on."""
+        """Keep etcd leases alive, and then send a transaction. Returns its answer; None where nothing was done."""
         now = self._clock.now()
         keep = [lease for task in tasks for lease in task.keep]
         alive = self._members.ask([signs_of_life(keep)], give_up)[0] if keep else []
         request = transaction([self._tokens.demand(offset)], requests, [self._tokens.look()])
-        answer = self._members.transact(request, give_up)
+        try:
+            answer = self._members.transact(request, give_up)
+        except RefusedError as refused:
+            self._refused(tasks, refused)
+            return None
         if not answer.get("succeeded"):
             self._tokens.learn(answer["responses"][0])
             for task in tasks:
@@ -207,6 +211,14 @@ class Engine:
             task.asked, task.keep = task.keep, []
             task.kept |= {i: self._known(task, i, kept[i])._replace(since_ns=now) for i in task.asked if i in kept}
         return answer
+
+    def _refused(self, tasks: list[Task], why: RefusedError) -> None:
+        """Go on after a transaction that etcd doesn't take: one of them may be the reason, so each goes alone."""
+        for task in tasks:
+            self._start_over(task)
+            task.alone = True
+            if len(tasks) == 1:
+                task.outcome = Unknown(why)
 
     def _known(self, task: Task, lease_id: int, seconds: int) -> EtcdLease:
         """Return what is known of an etcd lease that was kept alive."""

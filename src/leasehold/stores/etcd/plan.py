@@ -37,6 +37,8 @@ class Plan:
     """Which new etcd leases it takes, and their seconds."""
     granted: dict[str, Any] | None = None
     """The value of the key, where the one who asks gets the lease."""
+    over: list[int] = field(default_factory=list)
+    """The etcd leases of parents that end: what found no room in the transaction may hang on them yet."""
     revokes: bool = False
     """Whether the lease is renewed no more, and has yet to move to an etcd lease that nobody keeps alive."""
 
@@ -44,6 +46,11 @@ class Plan:
     def grants(self) -> bool:
         """Whether the one who asks gets the lease."""
         return self.granted is not None
+
+    @property
+    def longest(self) -> int:
+        """How long the longest of its lists is, which is what etcd counts."""
+        return max(len(self.compare), len(self.puts) + len(self.deletes))
 
     @property
     def needs_notes(self) -> bool:
@@ -286,6 +293,8 @@ class _Making:
         made.deletes += [w.key for w in before.waits if w.key.endswith("//closed/delay")]
         if kv.value.get("parent"):
             made.deletes.append(layout.under(kv.value["parent"][0]) + entry.resource)
+        if kv.value.get("has_children") and kv.value["ttl_ns"]:
+            made.over.append(kv.lease)
 
     def _note(self, entry: Entry, kv: KV) -> None:
         changed = [n for n in ("revoked", "has_children") if getattr(entry, n) and not kv.value.get(n)]

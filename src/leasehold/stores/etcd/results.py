@@ -141,6 +141,7 @@ class Results:
     def _written(self, task: Task, revision: int, started: int, give_up: int) -> None:
         """Finish what was planned, and is done now."""
         op, outcome = task.op, task.planned
+        assert task.plan is not None
         if PLACE in task.leases:
             assert isinstance(op, Acquire)
             self._memory.places[key_of(op)] = task.leases.pop(PLACE)
@@ -150,8 +151,9 @@ class Results:
                 self._end_grip(op, task, give_up)
         if isinstance(op, Renew) and OWN in task.leases:
             outcome = self._rebound(op, task, revision, started)
-        if task.plan is not None and task.plan.revokes and isinstance(outcome, (Released, Held)):
+        if task.plan.revokes and isinstance(outcome, (Released, Held)):
             outcome = self._shorten(task, outcome, revision, give_up)
+        self._leases.revoke(task.plan.over, give_up)
         task.leases = {}
         task.start_over()
         task.outcome = outcome
@@ -161,10 +163,12 @@ class Results:
         grip = self._memory.grips.pop(key_of(op), None)
         assert task.loaded is not None
         kv = task.loaded[op.resource].kv
-        if grip is not None and kv is not None and not kv.value.get("has_children"):
+        if kv is None or kv.value.get("has_children"):
+            return
+        if grip is not None:
             for lease in grip.leases:
                 self._leases.give(lease)
-        elif kv is not None and kv.value["ttl_ns"]:
+        elif kv.value["ttl_ns"]:
             self._leases.revoke([kv.lease], give_up)
 
     def _shorten(self, task: Task, outcome: Released | Held, revision: int, give_up: int) -> Released | Held:

@@ -8,6 +8,7 @@ client has seen it free.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
 
 from leasehold.core.clock import SECOND
@@ -17,14 +18,17 @@ from leasehold.core.queue import is_for
 from leasehold.core.rules import TOMBSTONE_NS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from leasehold.core.clock import Clock
     from leasehold.core.ops import Event, Notice, Op
     from leasehold.stores.etcd.layout import KV, Layout
 
-MOST_CHILDREN: Final = 40
-"""Children that are ended in the parent's own transaction; those beyond end with the parent's etcd lease."""
+MOST_FOR_ONE: Final = 100
+"""Reads for one operation, and writes about what stands below a lease; etcd takes 128 in a transaction by default.
+
+What stands below and finds no room ends all the same, with what it stands under, but nobody is told of it.
+"""
 
 
 @dataclass(slots=True)
@@ -77,6 +81,10 @@ class Snapshot:
         reserved: str | None = self.kv.value.get("reserved")
         return reserved or next((id_of(kv) for kv in self.waiters() if kv.created < self.modified), None)
 
+    def writes_to_end(self) -> int:
+        """Return how many writes it takes, at most, to end the lease, and to call whoever waits for it."""
+        return 2 + sum("//closed/" in kv.key or "//grace/" in kv.key for kv in self.waits) + bool(self.waiters())
+
     def etcd_leases(self) -> list[int]:
         """Return the etcd leases whose time matters to others: the holder's, or of what keeps them out."""
         if self.kv is not None and self.kv.held:
@@ -97,11 +105,11 @@ def id_of(place: KV) -> str:
 
 
 class Missing(Exception):  # noqa: N818 - no error: it says what to look at
-    """The rules need to know about another resource, too."""
+    """The rules need to know about other resources, too, or what stands under some."""
 
-    def __init__(self, resource: str, *, children: bool = False) -> None:
-        self.resource = resource
-        self.children = children
+    def __init__(self, names: Sequence[str] = (), families: Sequence[str] = ()) -> None:
+        self.names = names
+        self.families = families
 
 
 class Table:
@@ -118,6 +126,8 @@ class Table:
         """For how long a resource was seen free."""
         self.certain: Callable[[str, str, int], int] = lambda *_: 0
         """For how long an etcd lease lasts that a lease of our own hangs on; 0 where it isn't ours, or that is over."""
+        self.room = 0
+        """How much more may be read."""
         self.events: list[Event] = []
         self.notices: list[Notice] = []
         self.saved: dict[str, Entry] = {}
@@ -128,13 +138,14 @@ class Table:
         self._layout = layout
         self._left = left
         self._entries: dict[str, Entry] = {}
+        self._writes_left = MOST_FOR_ONE
 
     def load(self, resource: str) -> Entry:
         """Return the entry."""
         entry = self._entries.get(resource)
         if entry is None:
             if resource not in self.loaded:
-                raise Missing(resource)
+                raise Missing([resource])
             entry = self._entries[resource] = self._entry(self.loaded[resource])
         return entry
 
@@ -143,14 +154,29 @@ class Table:
         self.saved[entry.resource] = entry
 
     def children(self, resource: str, token: int) -> list[Entry]:
-        """Return the entries whose parent is this lease."""
+        """Return the entries whose parent is this lease, as far as one transaction can read and end them."""
         names = self.loaded[resource].children
         if names is None:
-            raise Missing(resource, children=True)
-        entries = [self.load(name) for name in names[:MOST_CHILDREN]]
-        return [e for e in entries if (e.parent, e.parent_token) == (resource, token)]
+            if not self.room:
+                return []
+            raise Missing(families=[resource])
+        unknown = [name for name in names if name not in self.loaded][: self.room // 2]
+        if unknown:
+            raise Missing(unknown)
+        found = [self.load(name) for name in names if name in self.loaded]
+        entries = [e for e in found if (e.parent, e.parent_token) == (resource, token)]
+        parents = [e.resource for e in entries if e.has_children]
+        unseen = [name for name in parents if self.loaded[name].children is None][: self.room]
+        if unseen:
+            raise Missing(families=unseen)
+        return [*takewhile(self._can_end, entries)]
 
     # --- inside ---------------------------------------------------------------------------------------------------
+
+    def _can_end(self, entry: Entry) -> bool:
+        """Whether there is room for the writes that end this lease, too."""
+        self._writes_left -= self.loaded[entry.resource].writes_to_end()
+        return self._writes_left >= 0
 
     def _time_left(self, lease: int, resource: str, owner: str = "", *, matters: bool = True) -> int:
         """Return the time that others have to wait, at most; or, for whoever relies on it, that is left at least."""

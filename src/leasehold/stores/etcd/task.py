@@ -50,6 +50,8 @@ class Task:
     """How often somebody else was faster."""
     looks: int = 0
     """How often it was kept alive, and that could not be made certain."""
+    alone: bool = False
+    """Whether it shares no transaction with others, since etcd has refused one that it was in."""
     in_doubt: bool = False
     """Whether an earlier transaction was left without an answer."""
     outcome: Outcome | None = None
@@ -87,10 +89,8 @@ class Task:
 
     def want(self, missing: Missing) -> None:
         """Look again, at what is missing too."""
-        if missing.children:
-            self.families.add(missing.resource)
-        elif missing.resource not in self.names:
-            self.names.append(missing.resource)
+        self.families.update(missing.families)
+        self.names += [name for name in missing.names if name not in self.names]
         self.loaded = None
 
     def take_in(self, layout: Layout, responses: list[Any]) -> None:

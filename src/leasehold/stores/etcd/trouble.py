@@ -10,14 +10,19 @@ if TYPE_CHECKING:
     from leasehold.errors import LeaseholdError
     from leasehold.stores.hosts import Node
 
+REFUSES: Final = {
+    "permission denied": "doesn't permit it to this user: let its role read and write the namespace's keys",
+    "too many operations in txn": "takes fewer operations in a transaction than by default: "
+    "start it without --max-txn-ops, or with 128 or more",
+}
+"""These don't go away by themselves, and are about one request."""
+
 NEEDS_SETTLING: Final = {
-    "permission denied": "doesn't permit it to this user",
-    "authentication failed": "refuses the user name or password",
-    "user name is empty": "wants a user and a password, and the URL has none",
-    "too many operations in txn": "takes too few operations in a transaction: start it with --max-txn-ops=128 or more",
+    "authentication failed": "refuses the user name or password: mend the URL",
+    "user name is empty": "wants a user and a password: write them into the URL",
     "unknown service": "is no etcd, or older than 3.4",
 }
-"""These don't go away by themselves."""
+"""Nor do these, whatever is asked."""
 
 PASSES: Final = {
     "too many requests": "has too many requests to do",
@@ -36,6 +41,10 @@ class LeaseGone(StoreUnavailable):
     """An etcd lease that the request names is over. Nothing was done."""
 
 
+class RefusedError(ConfigError):
+    """The request is one that etcd doesn't take. Nothing was done; others may go well."""
+
+
 class NotLoggedIn(StoreUnavailable):
     """The token that stands for user and password is no longer known. Nothing was done."""
 
@@ -50,9 +59,10 @@ def explain(text: str, node: Node) -> LeaseholdError:
         return LeaseGone("etcd", f"{node} doesn't know a lease")
     if "invalid auth token" in text or "revision of auth store is old" in text:
         return NotLoggedIn("etcd", f"{node} doesn't know the login any more")
-    for word, meaning in NEEDS_SETTLING.items():
-        if word in text:
-            return ConfigError(f"etcd at {node} {meaning}")
+    for kind, meanings in ((RefusedError, REFUSES), (ConfigError, NEEDS_SETTLING)):
+        for word, meaning in meanings.items():
+            if word in text:
+                return kind(f"etcd at {node} {meaning}")
     for word, meaning in PASSES.items():
         if word in text:
             return Elsewhere("etcd", f"{node} {meaning}")

@@ -13,10 +13,11 @@ if TYPE_CHECKING:
 
 CLUSTERED: Final = "is part of a Cluster: write redis+cluster:// (or rediss+cluster://) in the URL"
 MOVING: Final = "is moving the namespace's slot, and can't serve it until that is done"
+REFUSES_LOGIN: Final = "refuses the user name or password: mend the URL"
 NEEDS_SETTLING: Final = {
     "NOAUTH": "wants a password, and the URL has none",
-    "WRONGPASS": "refuses the user name or password",
-    "NOPERM": "doesn't permit it to this user",
+    "WRONGPASS": REFUSES_LOGIN,
+    "NOPERM": "doesn't permit it to this user: let ACL SETUSER give it what leases need",
     "MOVED": CLUSTERED,
     "CROSSSLOT": CLUSTERED,
     "DENIED": "is in protected mode, and takes local connections only",
@@ -59,11 +60,11 @@ def explain(text: str, node: Node) -> LeaseholdError:
     found = _WORDS.search(text[:200])
     if found is None:
         if "AUTH" in text or "password" in text.lower():
-            return ConfigError(f"Redis at {node} refuses the user name or password")
+            return ConfigError(f"Redis at {node} {REFUSES_LOGIN}")
         return StoreUnavailable("redis", f"{node} answers: {text[:200]}")
     word = found[0]
     if word in NEEDS_SETTLING:
-        what = f": {text[:200]}" if word == "NOPERM" else ""
+        what = f" ({text[:200]})" if word == "NOPERM" else ""
         return ConfigError(f"Redis at {node} {NEEDS_SETTLING[word]}{what}")
     return StoreUnavailable("redis", f"{node} {PASSES[word]}")
 

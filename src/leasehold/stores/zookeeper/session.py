@@ -13,8 +13,9 @@ from kazoo.protocol.serialization import CloseInstance
 from kazoo.protocol.states import KazooState, KeeperState
 
 from leasehold.core.clock import MILLISECOND, SECOND
-from leasehold.errors import ConfigError, StoreUnavailable
+from leasehold.errors import StoreUnavailable
 from leasehold.stores.zookeeper.connection import Connection, Handler
+from leasehold.stores.zookeeper.trouble import login_refused
 from leasehold.stores.zookeeper.wire import Multi
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ class Session:
                 client.start_async()
         client._live.wait(max(0.0, seconds))
         if client.refused:
-            raise ConfigError(f"ZooKeeper at {self._address} refuses the user name or password")
+            raise login_refused(self._address)
         if not client.connected:
             why = f": {self._words}" if self._words else ""
             raise StoreUnavailable("zookeeper", f"{self._address}: no connection within {seconds:.3g} s{why}")

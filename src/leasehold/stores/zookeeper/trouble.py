@@ -27,14 +27,21 @@ PASSES: Final = {
 }
 
 
+def login_refused(where: object) -> ConfigError:
+    """Return the error for a user name or a password that is wrong."""
+    return ConfigError(f"ZooKeeper at {where} refuses the user name or password: mend the URL")
+
+
 def explain(error: BaseException, where: object) -> LeaseholdError:
     """Return our error for one of kazoo's."""
     if isinstance(error, LeaseholdError):
         return error
     if isinstance(error, (AuthFailedError, SASLException)):
-        return ConfigError(f"ZooKeeper at {where} refuses the user name or password")
+        return login_refused(where)
     if isinstance(error, NoAuthError):
-        return ConfigError(f"ZooKeeper at {where} doesn't permit it to this user: see the ACLs of the nodes")
+        return ConfigError(
+            f"ZooKeeper at {where} doesn't permit it to this user: name another one in the URL, or mend the nodes' ACLs"
+        )
     for kind, text in PASSES.items():
         if isinstance(error, kind):
             return StoreUnavailable("zookeeper", f"{where}: {text}")
