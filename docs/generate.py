@@ -121,10 +121,14 @@ def _guarantee_rows(store: Guarantees) -> list[tuple[str, str]]:
         ("can", ", ".join(f"`{_word(one)}`" for one in Capability if one and one in store.capabilities)),
         ("platforms", store.platforms),
         ("shortest TTL", f"{store.min_ttl_ns / 1e9:g} s"),
-        ("longest TTL", ", ".join(filter(None, (f"{store.max_ttl_ns / 3600e9:g} h", store.max_ttl_by)))),
+        ("longest TTL", ", ".join(filter(None, (_time(store.max_ttl_ns), store.max_ttl_by)))),
         ("largest batch", f"{store.max_batch} operations"),
         ("largest metadata", f"{store.max_metadata} bytes, as JSON in UTF-8"),
     ]
+
+
+def _time(ns: int) -> str:
+    return f"{ns / 3600e9:g} h" if ns >= 3600e9 else f"{ns / 1e9:g} s"
 
 
 def _word(capability: Capability) -> str:

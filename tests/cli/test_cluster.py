@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import shutil
 import signal
 import socket
 from typing import TYPE_CHECKING
@@ -10,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.servers import free_port
-from tests.servers.paxos import PaxosCluster, paxos_cluster
+from tests.servers.paxos import PaxosCluster, PaxosNode, paxos_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,12 +42,88 @@ def test_a_cluster_for_trying_out(cli: Cli) -> None:
     assert cli("cluster", "status", "--url", url).returncode == 1
 
 
+def test_three_of_them_of_which_one_loses_its_data(cli: Cli) -> None:
+    """It is not taken for a new one: it may have promised something."""
+    port, data = free_ports(3), f"{cli.folder}/data"
+    words = ["cluster", "start", "--nodes", "3", "--port", str(port), "--data", data]
+    url = f"paxos://{','.join(f'127.0.0.1:{port + at}' for at in range(3))}"
+    with running(cli, *words) as (line, *_):
+        assert line == f"3 nodes run on this host: {url}\n"
+        shown = cli("cluster", "status", "--url", url)
+        assert [line.split("\t")[2:4] for line in shown.stdout.splitlines()] == 3 * [["serving", "yes"]]
+        assert shown.stderr == "3 of 3 vote, and 2 are a majority: 1 more may fail\n"
+    shutil.rmtree(f"{data}/b")
+    with running(cli, *words) as (line, *_):
+        assert line == "the data of b are gone: silent for two minutes, and then the others are asked\n"
+        shown = cli("cluster", "status", "--url", url)
+        assert shown.returncode == 0
+        assert [line.split("\t")[:4:3] for line in shown.stdout.splitlines()] == [
+            ["a", "yes"],
+            ["b", "no"],
+            ["c", "yes"],
+        ]
+        assert shown.stderr == "2 of 3 vote, and 2 are a majority: none more may fail\n"
+        assert cli("run", "job", "--url", url, "--", "true").returncode == 0
+    fewer = cli(*words[:3], "1", *words[4:])
+    assert fewer.returncode == 78
+    assert "c would be missing" in fewer.stderr
+    shutil.rmtree(f"{data}/b")
+    shutil.rmtree(f"{data}/c")
+    again = cli(*words)
+    assert again.returncode == 78
+    assert "the data of b, c are gone, and so of most nodes" in again.stderr
+
+
+@contextlib.contextmanager
+def running(cli: Cli, *words: str) -> Iterator[list[str]]:
+    """Start it; yield what it says, up to how to end it."""
+    process = cli.start(*words)
+    assert process.stdout is not None
+    lines: list[str] = []
+    while not lines or not lines[-1].startswith("Ctrl-C"):
+        lines.append(process.stdout.readline())
+        assert lines[-1], "it ended"
+    yield lines
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) == 0
+
+
+def free_ports(count: int) -> int:
+    """Return the first of so many in a row."""
+    while True:
+        first = free_port()
+        with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
+            for port in range(first, first + count):
+                stack.enter_context(socket.create_server(("127.0.0.1", port)))
+            return first
+
+
 def test_status_shows_each_node(cli: Cli, cluster: PaxosCluster) -> None:
     shown = cli("cluster", "status", "--url", cluster.url)
     assert shown.returncode == 0
-    assert [line.split("\t")[:3] for line in shown.stdout.splitlines()] == [
-        [node.name, node.place, "serving"] for node in cluster.nodes
+    assert [line.split("\t")[:4] for line in shown.stdout.splitlines()] == [
+        [node.name, node.place, "serving", "yes"] for node in cluster.nodes
     ]
+
+
+def test_status_says_whose_word_counts(cli: Cli) -> None:
+    with paxos_cluster() as cluster:
+        a, b, c = cluster.nodes
+        a.kill()
+        found = {
+            node["at"]: node for node in json.loads(cli("cluster", "status", "--json", "--url", cluster.url).stdout)
+        }
+        assert [found[node.place]["votes"] for node in cluster.nodes] == [False, True, True]
+        c.shut_down()
+        other = PaxosNode(c.folder, "d")
+        other.port = a.port
+        c.launch([b, c, other])  # its cluster is another one
+        c.wait()
+        shown = cli("cluster", "status", "--url", cluster.url)
+        assert shown.returncode == 1
+        votes = {line.split("\t")[1]: line.split("\t")[3] for line in shown.stdout.splitlines()}
+        assert votes == {a.place: "no", b.place: "no: its cluster is a, b, c", c.place: "no: its cluster is b, c, d"}
+        assert shown.stderr == "0 of 3 vote, and 2 are a majority: nothing is granted or renewed until 2 more do\n"
 
 
 def test_health_and_metrics(cluster: PaxosCluster) -> None:
@@ -70,6 +148,8 @@ def test_health_and_metrics(cluster: PaxosCluster) -> None:
         (["--peers", "=h1,c=h2"], "'' can't name a node"),
         (["--id", ""], "'' can't name a node"),
         (["--listen", "h:x"], "no HOST:PORT"),
+        (["--listen", "h..x:7"], "can't listen on h..x:7: no host has such a name"),
+        (["--listen", "h1:7", "--http", "h1:7"], "h1:7 can't be both for clients and for --http"),
         (["--max-ttl", "2h"], "from 1 s to 1 h"),
         (["--tls-key", "x"], "TLS needs a certificate"),
         (["--secret-file", "/nowhere"], "can't be read"),

@@ -41,7 +41,7 @@ class PaxosHarness(Harness):
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster() -> Iterator[PaxosCluster]:
-    with paxos_cluster() as cluster:
+    with paxos_cluster(3, "--max-ttl", "1h") as cluster:
         PaxosHarness.cluster = cluster
         yield cluster
 

@@ -31,7 +31,7 @@ class FiveHarness(PaxosHarness):
 @pytest.fixture(scope="module", autouse=True)
 def cluster() -> Iterator[PaxosCluster]:
     """One is dead, and one stands still."""
-    with paxos_cluster(5) as cluster:
+    with paxos_cluster(5, "--max-ttl", "1h") as cluster:
         cluster.nodes[0].kill()
         cluster.nodes[1].stop()
         FiveHarness.cluster = cluster

@@ -18,8 +18,9 @@ from leasehold.core.paxos.acceptor import REPLY_ROOM
 from leasehold.core.paxos.ballots import DAY_US
 from leasehold.core.paxos.starting import NOTHING_PROMISED, start
 from leasehold.node import connection as connections
+from leasehold.node.acceptor import NodeAcceptor
 from leasehold.node.connection import MOST_UNREAD, Connection
-from leasehold.node.service import NodeAcceptor, Service
+from leasehold.node.service import Service
 from leasehold.node.settings import Settings
 from leasehold.stores.paxos import frames, handshake
 from leasehold.stores.paxos.address import Place
@@ -256,7 +257,7 @@ def _is_sound(service: Service, clock: HandClock) -> None:
     highest = max([acceptor.floor, *(slot.promised_n for slot in acceptor.slots.values())])
     if highest > acceptor.ceiling + DAY_US or acceptor.durable.high_water >= TOKEN_LIMIT:
         raise Finding(f"numbers went up to {highest}, and {acceptor.ceiling} is the most")
-    if service._called or service._watching or service.connections or service._pending:
+    if service._called or service._watching or service.connections or service.greeting or service._pending:
         raise Finding("something is left of a connection that is over")
     longest = max([slot.expiry_ns - now for slot in acceptor.slots.values()], default=0)
     if longest > acceptor.config.longest_span_ns:

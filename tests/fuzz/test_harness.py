@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from leasehold.core.paxos.messages import Seen
-from leasehold.node.service import NodeAcceptor
+from leasehold.node.acceptor import NodeAcceptor
 from tests.fuzz import harness
 from tests.fuzz.harness import BUILT, DEAF, Finding, one
 from tests.fuzz.seeds import seeds

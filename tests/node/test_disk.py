@@ -112,6 +112,18 @@ def test_a_folder_in_use_is_not_prepared_for_a_new_cluster(tmp_path: Path) -> No
         init(str(tmp_path), "a")
 
 
+def test_nor_is_one_whose_mark_is_damaged(tmp_path: Path) -> None:
+    """Nobody knows what was promised by it."""
+    init(str(tmp_path), "a")
+    with DataFolder(str(tmp_path), "a") as folder:
+        folder.mark.read()
+        folder.mark.write(Durable(5, 0))
+    for at in (20, 4096 + 20):
+        damage(str(tmp_path / "mark"), at)
+    with pytest.raises(ConfigError, match="is damaged"):
+        init(str(tmp_path), "a")
+
+
 def test_the_scribe_writes_the_highest_of_all_that_waits(tmp_path: Path) -> None:
     mark = MarkFile(str(tmp_path / "mark"))
     done: list[Durable] = []

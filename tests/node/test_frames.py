@@ -305,7 +305,7 @@ def test_many_connections_that_say_nothing_leave_nothing_behind(node: PaxosNode)
         clients = [RawClient(node.port) for _ in range(20)]
         for client in clients:
             client.socket.close()
-    until(lambda: "leasehold_node_connections 0\n" in node.get("metrics")[1], "the end of the connections")
+    until(lambda: "leasehold_node_greeting 0\n" in node.get("metrics")[1], "the end of the connections")
     assert memory(node) - before < 32 * 2**20
 
 

@@ -117,6 +117,11 @@ class PaxosNode:
         self._process.terminate()
         return self._process.wait(30)
 
+    def exit_code(self) -> int:
+        """Wait until it ends by itself; return how."""
+        assert self._process is not None
+        return self._process.wait(30)
+
     def end(self) -> None:
         if self.alive:
             self.kill()

@@ -13,9 +13,10 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from leasehold.cli.codes import NOTHING
 from leasehold.cli.durations import shown
@@ -49,6 +50,7 @@ def start(args: argparse.Namespace) -> int:
     for signum in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signum, lambda *_: over.set())
     with _folder(args.data) as folder, contextlib.ExitStack() as stack:
+        _prepare(folder, names, screen)
         nodes = {}
         for name in names:
             nodes[name] = _launch(name, places, folder)
@@ -84,17 +86,42 @@ def _folder(data: str | None) -> Iterator[str]:
         yield folder
 
 
-def _launch(name: str, places: dict[str, str], folder: str) -> subprocess.Popen[bytes]:
+def _prepare(folder: str, names: str, screen: Screen) -> None:
+    """Say that the cluster is new, if it is: a node without data, among others that have some, has lost its disk."""
     from leasehold.node.process import init  # noqa: PLC0415 - needs msgspec
 
+    known = [name for name in NAMES if _has_data(os.path.join(folder, name, "mark"))]
+    if not known:
+        for name in names:
+            init(os.path.join(folder, name), name)
+        return
+    others = [name for name in known if name not in names]
+    if others:
+        raise ConfigError(
+            f"{folder!r} is that of more nodes: {', '.join(others)} would be missing; start all, or begin anew"
+        )
+    lost = [name for name in names if name not in known]
+    if len(known) <= len(names) // 2:
+        raise ConfigError(
+            f"in {folder!r} the data of {', '.join(lost)} are gone, and so of most nodes: begin anew, in an empty folder"
+        )
+    if lost:
+        screen.line(f"the data of {', '.join(lost)} are gone: silent for two minutes, and then the others are asked")
+
+
+def _has_data(mark: str) -> bool:
+    with contextlib.suppress(FileNotFoundError):
+        return os.path.getsize(mark) > 0
+    return False
+
+
+def _launch(name: str, places: dict[str, str], folder: str) -> subprocess.Popen[bytes]:
     data = os.path.join(folder, name)
     peers = ",".join(f"{other}={place}" for other, place in places.items() if other != name)
     command = [
         sys.executable, "-m", "leasehold", "node", "--id", name, "--data", data,
         "--listen", places[name], "--peers", peers, "--log", "text",
     ]  # fmt: skip
-    if not os.path.exists(os.path.join(data, "mark")):
-        init(data, name)
     with open(os.path.join(folder, f"{name}.log"), "ab") as log:
         # In a group of its own: Ctrl-C is for us, who then end them in order.
         return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)  # noqa: S603 - ourselves
@@ -107,7 +134,7 @@ def _await_start(url: str, nodes: dict[str, subprocess.Popen[bytes]]) -> None:
         for name, node in nodes.items():
             if node.poll() is not None:
                 raise ConfigError(f"node {name} did not start: is its port free, and its data folder not in use?")
-        if all(found is not None for found, _ in ask_all(address)):
+        if all(found.status is not None for found in _ask_all(address)):
             return
         nap.wait(0.1)
     raise ConfigError(f"the nodes did not start within {STARTING:g} s")
@@ -125,32 +152,72 @@ def _end(node: subprocess.Popen[bytes]) -> None:
 
 
 def status(args: argparse.Namespace) -> int:
-    """Show how each node is. Exit code 1: no majority of them serves."""
+    """Show how each node is, and whether its word counts. Exit code 1: no majority of them serves."""
     url = args.url or os.environ.get("LEASEHOLD_URL")
     if not url:
         raise ConfigError("which cluster? Name it with --url or LEASEHOLD_URL")
-    address = _address(url)
-    found = list(zip(address.nodes, ask_all(address), strict=True))
-    serving = sum(answer is not None and answer.state == "serving" for _, (answer, _) in found)
+    found = _ask_all(_address(url))
+    against = _against(found)
+    votes, needed = against.count(""), len(found) // 2 + 1
     screen = Screen()
     if args.json:
-        screen.line(json.dumps([_as_json(place, *said) for place, said in found], indent=2, ensure_ascii=False))
+        shown = [_as_json(node, why) for node, why in zip(found, against, strict=True)]
+        screen.line(json.dumps(shown, indent=2, ensure_ascii=False))
     else:
         head = (
-            "NODE", "AT", "STATE", "SILENT FOR", "LEASES", "WAITING", "FLOOR", "HIGH-WATER MARK", "CONNECTIONS", "UP",
-            "CLOCKS",
+            "NODE", "AT", "STATE", "VOTES", "SILENT FOR", "LEASES", "WAITING", "FLOOR", "HIGH-WATER MARK", "CONNECTIONS",
+            "UP", "CLOCKS",
         )  # fmt: skip
-        screen.table(head, [_row(place, *said) for place, said in found])
-    return 0 if serving > len(found) // 2 else NOTHING
+        screen.table(head, [_row(node, why) for node, why in zip(found, against, strict=True)])
+        Screen(sys.stderr).line(_summary(votes, needed, len(found)))
+    return 0 if votes >= needed else NOTHING
 
 
-def ask_all(address: PaxosAddress) -> list[tuple[Status | None, str]]:
-    """Ask each node how it is; return what it says, or why it doesn't."""
+class Found(NamedTuple):
+    """What a node says of itself, or why it says nothing."""
+
+    place: Place
+    status: Status | None
+    cluster: tuple[str, ...] = ()
+    """Who belongs to it, as this node has been told."""
+    why: str = ""
+
+
+def _against(found: list[Found]) -> list[str]:
+    """Say for each node why clients don't count its word; empty: they do. Each has one vote, on every lease."""
+    clusters = Counter(node.cluster for node in found if node.status is not None and len(node.cluster) == len(found))
+    ours = [cluster for cluster, count in clusters.items() if count > len(found) // 2]
+    against: list[str] = []
+    counted: set[str] = set()
+    for node in found:
+        if node.status is None:
+            against.append("away")
+        elif node.cluster not in ours:
+            against.append(f"its cluster is {', '.join(node.cluster)}")
+        elif node.status.acceptor in counted:
+            against.append(f"is {node.status.acceptor} once more")
+        else:
+            counted.add(node.status.acceptor)
+            against.append("" if node.status.state == "serving" else node.status.state)
+    return against
+
+
+def _summary(votes: int, needed: int, nodes: int) -> str:
+    what = f"{votes} of {nodes} {'votes' if votes == 1 else 'vote'}, and {needed} are a majority: "
+    if votes < needed:
+        return (
+            f"{what}nothing is granted or renewed until {needed - votes} more {'does' if needed - votes == 1 else 'do'}"
+        )
+    return f"{what}{votes - needed or 'none'} more may fail"
+
+
+def _ask_all(address: PaxosAddress) -> list[Found]:
+    """Ask each node how it is."""
     with ThreadPoolExecutor(len(address.nodes)) as pool:
         return list(pool.map(lambda place: _ask(address, place), address.nodes))
 
 
-def _ask(address: PaxosAddress, place: Place) -> tuple[Status | None, str]:
+def _ask(address: PaxosAddress, place: Place) -> Found:
     from leasehold.stores.paxos import frames  # noqa: PLC0415 - here and below: needs msgspec
     from leasehold.stores.paxos.link import ask, connect  # noqa: PLC0415
 
@@ -159,8 +226,10 @@ def _ask(address: PaxosAddress, place: Place) -> tuple[Status | None, str]:
         with contextlib.closing(link):
             answer = ask(link, frames.AskStatus(1), PATIENCE)
     except (OSError, LeaseholdError) as error:
-        return None, str(error)
-    return (answer, "") if isinstance(answer, frames.Status) else (None, "it gave no status")
+        return Found(place, None, why=str(error))
+    if not isinstance(answer, frames.Status):
+        return Found(place, None, why="it gave no status")
+    return Found(place, answer, link.cluster)
 
 
 def _address(url: str) -> PaxosAddress:
@@ -174,14 +243,16 @@ def _address(url: str) -> PaxosAddress:
     return PaxosAddress(parsed)
 
 
-def _row(place: Place, found: Status | None, why: str) -> list[Cell]:
+def _row(node: Found, against: str) -> list[Cell]:
+    found = node.status
     if found is None:
-        return [Cell("?"), Cell(place), Cell("away", "red"), *[Cell("")] * 7, Cell(why, "dim")]
+        return [Cell("?"), Cell(node.place), Cell("away", "red"), Cell("no"), *[Cell("")] * 7, Cell(node.why, "dim")]
     styles = ("green",) if found.state == "serving" else ("yellow",)
     return [
         Cell(found.acceptor, "cyan"),
-        Cell(place),
+        Cell(node.place),
         Cell(found.state, *styles),
+        Cell("yes") if not against else Cell("no" if against == found.state else f"no: {against}", "red"),
         Cell(shown(found.silence_left_ns / 1e9) if found.silence_left_ns else "", right=True),
         Cell(found.live, right=True),
         Cell(found.waiting, right=True),
@@ -193,13 +264,16 @@ def _row(place: Place, found: Status | None, why: str) -> list[Cell]:
     ]
 
 
-def _as_json(place: Place, found: Status | None, why: str) -> dict[str, object]:
+def _as_json(node: Found, against: str) -> dict[str, object]:
+    found = node.status
     if found is None:
-        return {"at": str(place), "state": "away", "error": why}
+        return {"at": str(node.place), "state": "away", "votes": False, "error": node.why}
     return {
         "node": found.acceptor,
-        "at": str(place),
+        "at": str(node.place),
         "state": found.state,
+        "votes": not against,
+        "why_not": against,
         "silence_left": found.silence_left_ns / 1e9,
         "leases": found.live,
         "waiting": found.waiting,

@@ -42,6 +42,7 @@ def _settings(args: argparse.Namespace) -> Settings:
         tls=server,
         peer_tls=peer,
         max_ttl_ns=to_ns(args.max_ttl, "the longest TTL"),
+        max_leases=args.max_leases,
         json_log=args.log == "json",
     )
 

@@ -182,7 +182,10 @@ def _add_node(nouns: argparse._SubParsersAction[Parser]) -> None:
     node.add_argument("--tls-ca", metavar="FILE", type=words, help="whom other nodes' certificates come from")
     node.add_argument("--tls-clients", action="store_true", help="take only clients with a certificate from --tls-ca")
     node.add_argument(
-        "--max-ttl", type=duration, default=60.0, metavar="TIME", help="the longest lease (60s; at least 1s)"
+        "--max-ttl", type=duration, default=60.0, metavar="TIME", help="the longest lease (60s; 1s to 1h)"
+    )
+    node.add_argument(
+        "--max-leases", type=_positive, default=2_000_000, metavar="N", help="how many there may be at once (2000000)"
     )
     node.add_argument("--log", choices=("json", "text"), default="json", help="how to log, on stderr (json)")
 

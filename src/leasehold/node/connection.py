@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from leasehold.node.service import Service
 
 GREETING_SECONDS: Final = 5.0
+MOST_GREETING: Final = 256
+"""Connections that haven't greeted yet. Whoever opens them and says nothing need not know the secret."""
 SHARE: Final = 1000
 """Items after which it is somebody else's turn."""
 FRAME_COSTS: Final = 8
@@ -73,10 +75,11 @@ class Connection(asyncio.Protocol):
         client = transport.get_extra_info("socket")
         if client is not None:
             _notice_when_gone(client)
-        if len(service.connections) >= service.settings.max_connections:
-            self.refuse("too many connections")
-            return
-        service.connections.add(self)
+        service.greeting[self] = None
+        if len(service.greeting) > MOST_GREETING:
+            oldest = next(iter(service.greeting))  # who means it has greeted long ago
+            del service.greeting[oldest]
+            oldest.refuse("too many connections that haven't greeted")
 
     def data_received(self, data: bytes) -> None:
         """Take bytes in."""
@@ -246,7 +249,7 @@ class Connection(asyncio.Protocol):
         elif isinstance(message, frames.AskStatus):
             self.send(encode(service.status(message.serial)))
         elif isinstance(message, frames.Ping):
-            self.send(encode(frames.Pong(message.serial)))
+            self.send(encode(service.sign_of_life(message.serial)))
         else:
             self.refuse("a second greeting on one connection")
         return 0
@@ -286,6 +289,12 @@ class Connection(asyncio.Protocol):
             self.refuse(why if settings.secret else "this node has no secret", for_good=True)
             return
         self._deadline.cancel()
+        service = self._service
+        service.greeting.pop(self, None)
+        if len(service.connections) >= settings.max_connections:
+            self.refuse("too many connections")
+            return
+        service.connections.add(self)
         self._ready = True
         self._splitter.limit = frames.MAX_REQUEST
         self.send(encode(frames.Accepted(handshake.prove(settings.secret, handshake.NODE, *nonces))))

@@ -43,6 +43,11 @@ class MarkFile:
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._turn = 0
 
+    @property
+    def blank(self) -> bool:
+        """Whether nothing was ever written, whole or not."""
+        return os.fstat(self._file).st_size == 0
+
     def read(self) -> Durable | None:
         """Return what was written last; None where there is nothing, or nothing whole."""
         found = [slot for at in _SLOT_AT if (slot := self._slot(at)) is not None]
@@ -127,7 +132,9 @@ class DataFolder:
         """Leave this for the next start. It is there as a whole, or not at all."""
         body = msgspec.msgpack.encode(snapshot)
         draft = self._state + ".new"
-        with open(draft, "wb") as file:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(draft)
+        with open(draft, "xb", opener=_private) as file:  # there are lease ids in it
             file.write(_STATE_MAGIC + _CHECKSUM.pack(zlib.crc32(body)) + body)
             file.flush()
             os.fsync(file.fileno())
@@ -167,3 +174,8 @@ class DataFolder:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def _private(path: str, flags: int) -> int:
+    """Open a file that nobody else may read."""
+    return os.open(path, flags, 0o600)

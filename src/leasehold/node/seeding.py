@@ -60,6 +60,9 @@ def _ask(service: Service, name: str, place: Place) -> frames.Seeded | None:
         link = connect(place, settings.secret, settings.peer_tls, PATIENCE)
     except LeaseholdError:
         return None
+    except Exception as error:  # noqa: BLE001 - whatever is wrong with one peer, the others are to be asked
+        log("a peer can't be asked", level="error", peer=name, place=str(place), error=type(error).__name__)
+        return None
     if link.acceptor != name or link.cluster != settings.cluster:
         link.close()
         log("a peer is not the node that it should be", level="error", peer=name, found=link.acceptor)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from leasehold import __version__
 from leasehold.core.clock import SECOND
-from leasehold.core.paxos.acceptor import REPLY_ROOM, Acceptor, Durable
+from leasehold.core.paxos.acceptor import REPLY_ROOM, Durable
 from leasehold.core.paxos.messages import Refused, Request, SeedQuery
 from leasehold.node.checking import problem
 from leasehold.node.connection import LADEN
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from leasehold.core.paxos.messages import Push
+    from leasehold.node.acceptor import NodeAcceptor
     from leasehold.node.connection import Connection
     from leasehold.node.scribe import Scribe
     from leasehold.node.settings import Settings
@@ -33,17 +34,6 @@ COUNT_EVERY_NS: Final = 5 * SECOND
 """To count the leases takes time, where there are a million."""
 MOST_KEPT: Final = 256 * 1024 * 1024
 """Bytes that are kept for all clients together: of what they have yet to read, and of requests that aren't complete."""
-
-
-class NodeAcceptor(Acceptor):
-    """An acceptor that keeps what happens to itself while nobody wants to hear it."""
-
-    watched = False
-
-    def _push(self) -> Push | None:
-        if self.events and not self.watched:
-            self.events = []
-        return super()._push()
 
 
 class Pending(NamedTuple):
@@ -74,12 +64,16 @@ class Service:
         self.closed = False
         """True once the state was taken that the next start goes on with: nothing is answered any more."""
         self.connections: set[Connection] = set()
+        """Those that have greeted."""
+        self.greeting: dict[Connection, None] = {}
+        """Those that have yet to, in the order in which they came."""
         self.laden: set[Connection] = set()
         """Those for which much is kept."""
         self.counts: Counter[str] = Counter()
         self._called: dict[str, set[Connection]] = {}
         self._watching: dict[Connection, str] = {}
         self._pending: list[Pending] = []
+        self._was_full = False
         self._census = Census(0, 0, -COUNT_EVERY_NS)
 
     # --- requests -------------------------------------------------------------------------------------------------
@@ -126,6 +120,11 @@ class Service:
         if seed is None:
             return frames.Silent(serial, self.silence_left(now))
         return frames.Seeded(serial, seed.high_water, seed.span_ns)
+
+    def sign_of_life(self, serial: int) -> frames.Frame:
+        """Say that it is there; or that it is, and has nothing to tell those who listen."""
+        now = self.clock.now()
+        return frames.Silent(serial, self.silence_left(now)) if self.acceptor.is_silent(now) else frames.Pong(serial)
 
     def silence_left(self, now: int) -> int:
         """Return for how long nothing will be answered; 0 also where that depends on the other nodes."""
@@ -192,7 +191,11 @@ class Service:
         """Do what is to be done every now and then."""
         self._make_room()
         now = self.clock.now()
-        self.acceptor.collect(now - KEEP_NS, max(1000, len(self.acceptor.slots) // 60))
+        is_full = self.acceptor.is_full
+        if is_full and not self._was_full:
+            log("no room for more leases: --max-leases", level="error", kept=len(self.acceptor.slots))
+        self._was_full = is_full
+        self.acceptor.collect(now if is_full else now - KEEP_NS, max(1000, len(self.acceptor.slots) // 60))
         if not self.acceptor.is_silent(now):
             ahead = self.acceptor.top_up(self.wall.wall_us())
             if ahead is not None:
@@ -227,6 +230,7 @@ class Service:
     def left(self, connection: Connection) -> None:
         """Forget a connection."""
         self.connections.discard(connection)
+        self.greeting.pop(connection, None)
         self.laden.discard(connection)
         for address in connection.addresses:
             others = self._called.get(address, set())

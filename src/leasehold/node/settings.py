@@ -31,6 +31,7 @@ class Settings(NamedTuple):
     peer_tls: ssl.SSLContext | None = None
     """For the connections to the others."""
     max_ttl_ns: int = 60 * SECOND
+    max_leases: int = 2_000_000
     max_connections: int = 10_000
     json_log: bool = True
 
@@ -61,6 +62,8 @@ class Settings(NamedTuple):
             if place in names:
                 raise ConfigError(f"{place} is the place of both {names[place]!r} and {name!r}: each node has its own")
             names[place] = name
+        if self.http == self.listen:
+            raise ConfigError(f"{self.listen} can't be both for clients and for --http")
         if self.acceptors % 2 == 0 or self.acceptors > MOST_ACCEPTORS:
             raise ConfigError(
                 f"with its peers, this cluster has {self.acceptors} nodes: an odd number is needed, 3 or 5 as a rule"

@@ -19,6 +19,7 @@ from leasehold.stores.paxos import engine, frames
 from leasehold.stores.paxos.calls import Call, Flight
 from leasehold.stores.paxos.link import Link, connect
 from leasehold.stores.paxos.store import PaxosStore
+from leasehold.stores.paxos.subscription import PaxosSubscription
 from leasehold.stores.registry import open_store
 from leasehold.testing.conformance.base import PATIENCE, Thread, new_id, ns, take, taken, until
 from tests.node.greeting import RawClient
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from leasehold.core.ops import Op
+    from leasehold.stores.base import Store
     from leasehold.stores.paxos.address import Place
 
 
@@ -294,6 +296,46 @@ def test_a_node_that_is_back_is_asked_where_the_others_were_too_few(cluster: Pax
     asking.result(PATIENCE / 2)  # granted, or too late for its TTL; but not left waiting for as long as it may
     store.close()
     cluster.start(c)
+
+
+# --- listening ----------------------------------------------------------------------------------------------------
+
+
+def test_whoever_watches_is_told_that_too_few_nodes_could_tell_though_they_were_connected() -> None:
+    """A node that is silent after a crash has nothing to tell."""
+    with paxos_cluster(3, "--max-ttl", "4s") as cluster, _watching(cluster.url) as (store, watch):
+        a, b, _ = cluster.nodes
+        taken(store, "job", 4)  # for so long they are silent
+        _drain(watch)
+        b.kill()
+        cluster.start(b, wait=False)
+        until(lambda: watch.get(0.05) is not None and _is_connected(watch, b) and b.state() == "silent", "the silence")
+        a.kill()
+        until(lambda: watch.get(0.05) is None, "the word that something may have been missed", 20)
+
+
+@contextlib.contextmanager
+def _watching(url: str) -> Iterator[tuple[Store, PaxosSubscription]]:
+    with contextlib.closing(open_store(url, SYSTEM)) as store:
+        watch = store.subscribe("")
+        assert isinstance(watch, PaxosSubscription)
+        with contextlib.closing(watch):
+            yield store, watch
+
+
+def _drain(watch: PaxosSubscription) -> None:
+    """Wait until all nodes tell."""
+
+    def all_tell() -> bool:
+        watch.get(0.05)
+        return all(source.link is not None for source in watch._sources)
+
+    until(all_tell, "all connections")
+    until(lambda: watch.get(0.05) == [], "what there was to tell")
+
+
+def _is_connected(watch: PaxosSubscription, node: PaxosNode) -> bool:
+    return any(source.link is not None and source.place.port == node.port for source in watch._sources)
 
 
 def _called(name: str, node: PaxosNode) -> PaxosNode:

@@ -195,7 +195,7 @@ def test_a_scan_of_many_pages(store: Store) -> None:
 def test_a_ttl_that_is_too_long_is_refused_with_the_numbers(store: Store) -> None:
     (outcome,) = store.apply([Acquire("job", new_id(), "h", ns(61))], timeout=PATIENCE)
     assert isinstance(outcome, Unknown)
-    assert str(outcome.error) == "the TTL is 61 s, and 60 s are the most here"
+    assert str(outcome.error) == "the TTL is 61 s, and 60 s are the most here: see the nodes' --max-ttl"
 
 
 class Guarded(Ballots):

@@ -404,10 +404,11 @@ class Acceptor:
         """Say why this can't be had from any acceptor with these settings; empty: it can."""
         longest = self.config.max_ttl_ns
         if ttl_ns > longest or hold_ns > longest:
-            return f"the TTL is {max(ttl_ns, hold_ns) / SECOND:.6g} s, and {longest / SECOND:.6g} s are the most here"
+            asked = max(ttl_ns, hold_ns) / SECOND
+            return f"the TTL is {asked:.6g} s, and {longest / SECOND:.6g} s are the most here: see the nodes' --max-ttl"
         if lock_delay_ns > self.config.max_lock_delay_ns:
             most = self.config.max_lock_delay_ns / SECOND
-            return f"the lock delay is {lock_delay_ns / SECOND:.6g} s, and {most:.6g} s are the most here"
+            return f"the lock delay is {lock_delay_ns / SECOND:.6g} s, and {most:.6g} s are the most here: see the nodes' --max-ttl"
         if n <= self.ceiling and n < TOKEN_LIMIT:
             return ""
         # A little above the floor is always possible, or who has driven that up to the ceiling would have shut all out.

@@ -196,7 +196,7 @@ class AskStatus(Frame, tag=6):
 
 
 class Ping(Frame, tag=7):
-    """Ask whether it is there."""
+    """Ask whether it is there, and answers."""
 
     serial: int
 
@@ -282,7 +282,7 @@ class Status(Frame, tag=8):
 
 
 class Pong(Frame, tag=9):
-    """Here."""
+    """Here, and not silent."""
 
     serial: int
 

@@ -1,7 +1,7 @@
 """``paxos://`` and ``paxoss://``: leases on three or five leasehold nodes, without any database.
 
-It can't promise waiters their order of arrival, since nodes may see different ones; nor leases longer than a minute, since
-a node that crashed is silent for as long as one may last.
+It can't promise waiters their order of arrival, since nodes may see different ones; nor leases longer than the nodes are
+told to take, a minute by default, since one that crashed is silent for as long as a lease may last.
 
 The client is the proposer: it asks all nodes at once, and a lease is what a majority of them took in. So an acquire,
 a renewal and a release take one round trip, and any minority of the nodes may be dead, slow or cut off.
@@ -62,10 +62,10 @@ class PaxosStore:
             | Capability.PATTERNS
         ),
         not_promised=(
-            "the order of waiters; leases while a majority is down, or silent after a crash for as long as its longest "
+            "the order of waiters; leases longer than the nodes' --max-ttl, 60 s by default; leases while a majority is down, or silent after a crash for as long as its longest "
             "lease could last"
         ),
-        max_ttl_ns=60 * SECOND,
+        max_ttl_ns=3600 * SECOND,
     )
 
     def __init__(self, url: StoreURL, clock: Clock) -> None:

@@ -1,7 +1,8 @@
 """What one client hears from the nodes: calls to itself and, where it watches, all that happens under a prefix.
 
-Each node tells what it sees, and what a majority tells is told once. Nodes keep nothing for those who aren't connected:
-when fewer than a majority were, something may have been missed, and that is said.
+Each node tells what it sees, and what a majority tells is told once. Nodes keep nothing for those who aren't connected,
+and have nothing to tell while they are silent: when fewer than a majority told, something may have been missed, and that
+is said.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from leasehold.core.clock import SECOND
 from leasehold.core.paxos.ballots import majority
 from leasehold.core.paxos.merging import Pushes
 from leasehold.core.paxos.messages import Push
-from leasehold.errors import LeaseholdError
 from leasehold.stores.doorbell import Doorbell
 from leasehold.stores.paxos import frames
 from leasehold.stores.paxos.link import answers, connect
@@ -42,6 +42,8 @@ class Source:
         self.link: Link | None = None
         self.heard_ns = 0
         self.asked = False
+        self.tells_ns: int | None = None
+        """Since when it tells all that happens; None: it isn't connected, or is silent."""
 
 
 class PaxosSubscription:
@@ -69,8 +71,9 @@ class PaxosSubscription:
             self._try(source)
         give_up = clock.now() + int(CONNECT_SECONDS * SECOND)
         for _ in self._sources:  # those who aren't there yet are found by and by; waiters come at the known times
-            if self._connected < self._majority:
+            if self._telling() < self._majority:
                 self._tried.acquire(timeout=max(0.0, (give_up - clock.now()) / SECOND))
+        self._missed = self._telling() < self._majority
 
     @property
     def address(self) -> str:
@@ -86,7 +89,7 @@ class PaxosSubscription:
             with self._lock:
                 for source in self._sources:
                     self._hear(source)
-                if self._missed and self._connected >= self._majority:
+                if self._missed and self._telling() >= self._majority:
                     self._missed = False
                     self._news.clear()
                     return None
@@ -108,9 +111,10 @@ class PaxosSubscription:
 
     # --- inside ---------------------------------------------------------------------------------------------------
 
-    @property
-    def _connected(self) -> int:
-        return sum(source.link is not None for source in self._sources)
+    def _telling(self, since_ns: int | None = None) -> int:
+        """Count the nodes that tell, and have done so since then."""
+        begun = [source.tells_ns for source in self._sources if source.tells_ns is not None]
+        return sum(since_ns is None or at_ns <= since_ns for at_ns in begun)
 
     def _hear(self, source: Source) -> None:
         """Take in what one node has told."""
@@ -125,6 +129,8 @@ class PaxosSubscription:
                     self._take(link, message)
                 elif isinstance(message, frames.Refusal):
                     raise ConnectionAbortedError(message.why)
+                elif isinstance(message, frames.Pong) and source.tells_ns is None:
+                    source.tells_ns = now
             quiet = now - source.heard_ns
             if quiet > 2 * QUIET_NS:
                 raise ConnectionAbortedError("no sign of life")
@@ -145,8 +151,9 @@ class PaxosSubscription:
     def _lose(self, source: Source, link: Link) -> None:
         self._doorbell.forget(link.descriptor)
         link.close()
-        source.link = None
-        if self._connected < self._majority:
+        source.link, told, source.tells_ns = None, source.tells_ns is not None, None
+        # Since it was last heard it may have told what never came, and not all of the others need have told all along.
+        if told and self._telling(source.heard_ns) < self._majority:
             self._missed = True
         self._try(source)
 
@@ -161,8 +168,8 @@ class PaxosSubscription:
             link = None
             try:
                 link = connect(source.place, server.secret, server.context, CONNECT_SECONDS)
-                early = self._begin(link)
-            except (LeaseholdError, OSError):
+                early, tells = self._begin(link)
+            except Exception:  # noqa: BLE001 - whatever it is, this thread is the only one that goes on trying
                 if link is not None:
                     link.close()
                 self._tried.release()
@@ -174,6 +181,7 @@ class PaxosSubscription:
                     link.close()
                     return
                 source.link, source.heard_ns, source.asked = link, self._clock.now(), False
+                source.tells_ns = source.heard_ns if tells else None
                 self._doorbell.watch(link.descriptor)
                 for news in early:
                     self._take(link, news)
@@ -181,13 +189,13 @@ class PaxosSubscription:
             self._doorbell.ring()
             return
 
-    def _begin(self, link: Link) -> list[frames.News]:
-        """Ask a node to tell, and wait until it does; return what it has told by then."""
+    def _begin(self, link: Link) -> tuple[list[frames.News], bool]:
+        """Ask a node to tell, and wait until it does, or is silent; return what it has told by then, and whether it does."""
         link.send(frames.encode(frames.Listen(self._name, self._prefix)) + frames.encode(frames.Ping(1)))
         early: list[frames.News] = []
         for message in answers(link, CONNECT_SECONDS):
-            if isinstance(message, frames.Pong):
-                return early
+            if isinstance(message, frames.Pong | frames.Silent):
+                return early, isinstance(message, frames.Pong)
             if isinstance(message, frames.News):
                 early.append(message)
         raise TimeoutError("no answer")
@@ -198,4 +206,4 @@ class PaxosSubscription:
             for source in self._sources:
                 if source.link is not None:
                     source.link.close()
-                    source.link = None
+                    source.link = source.tells_ns = None
