@@ -5,20 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from kazoo.client import KazooClient
 
 from leasehold import Client, LeaseHeld
 from leasehold.core.lease import TOKEN_LIMIT
 from leasehold.core.ops import Acquire, Granted, Held, Lost, NotHeld, Release, Released, Renew, Renewed, Revoke, Unknown
 from leasehold.errors import ConfigError
+from leasehold.runtime.clock import SYSTEM
+from leasehold.stores.registry import open_store
 from leasehold.stores.zookeeper.layout import decode, encode
 from leasehold.testing.conformance.base import PATIENCE, new_id, ns, take, taken, until
 from leasehold.testing.conformance.naming import ODD
-from tests.stores.zookeeper.tree import LASTING
+from tests.servers.zookeeper import ZooKeeperServer, zookeeper_server
+from tests.stores.zookeeper.tree import LASTING, Tree
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from leasehold.stores.zookeeper import ZooKeeperStore
-    from tests.servers.zookeeper import ZooKeeperServer
-    from tests.stores.zookeeper.tree import Tree
 
 
 @pytest.mark.parametrize("name", [*ODD, "\ue000", "\uffff", "a\u2028b", "%", "100%/a"])
@@ -61,6 +65,46 @@ def test_a_family_that_runs_out_leaves_nothing(store: ZooKeeperStore, tree: Tree
         taken(store, f"part/{n}", 0, parent=("top", token))
     assert isinstance(store.apply([Revoke("part/1")], timeout=PATIENCE)[0], Released)
     until(lambda: tree.left() == set(), "an end without a trace")
+
+
+def test_what_a_dead_client_leaves_of_a_family_is_deleted_by_the_next_one(
+    opened: Callable[[], ZooKeeperStore], tree: Tree
+) -> None:
+    one, other = opened(), opened()
+    token = taken(one, "top", 1).token
+    taken(one, "part", 0, parent=("top", token))
+    one.close()  # without a word to the servers, since something is held
+    until(lambda: all(path.count("/") == 2 and path.startswith("/children/") for path in tree.left()), "its end")
+    [left] = tree.left()
+    token = taken(other, "top", 30).token
+    taken(other, "part", 0, parent=("top", token))
+    until(lambda: left not in tree.paths(), "the end of what was left")
+    assert len([path for path in tree.paths() if path.startswith("/children/")]) == 2, "its own stays"
+
+
+def test_there_is_no_folder_for_what_would_stand_under_a_lease_that_is_over(store: ZooKeeperStore, tree: Tree) -> None:
+    token = taken(store, "top", 30).token
+    [own] = tree.paths("/ids") - {"/ids"}
+    tree.delete(own)  # as the servers do when its session ends
+    assert isinstance(take(store, "part", 0, parent=("top", token)), Lost)
+    until(lambda: tree.paths("/children") == {"/children"}, "no folder")
+
+
+def test_a_queue_whose_waiters_are_dead_is_deleted_by_the_servers() -> None:
+    """Who would otherwise do that is the next one that acquires it, if there ever is one."""
+    with zookeeper_server(options=("-Dznode.container.checkIntervalMs=200",)) as server:
+        one, other = open_store(server.url, SYSTEM), open_store(server.url, SYSTEM)
+        taken(one, "job", 30)
+        assert isinstance(take(other, "job", 30, queue=True), Held)
+        client = KazooClient(server.address)
+        client.start()
+        tree = Tree(client, "/leasehold/default")
+        assert len(tree.paths("/queue")) == 3
+        other.close()
+        until(lambda: tree.paths("/queue") == {"/queue"}, "no queue")
+        client.stop()
+        client.close()
+        one.close()
 
 
 def test_a_release_leaves_nothing(store: ZooKeeperStore, tree: Tree) -> None:

@@ -31,6 +31,7 @@ from leasehold.stores.zookeeper.wire import (
     SEQUENCE,
     CheckVersion,
     Create,
+    CreateContainer,
     Delete,
     Failure,
     GetData,
@@ -434,6 +435,6 @@ class Acquisition:
         same = SetData(queue, b"", version) if changes else CheckVersion(queue, version)
         path = f"{queue}/{place(self.mark, op.priority)}"
         joining = Multi((same, Create(path, said, desk.acl, EPHEMERAL | SEQUENCE)))
-        _, joined = yield [main.call(Create(queue, b"", desk.acl, 0)), main.call(joining)]
+        _, joined = yield [main.call(CreateContainer(queue, desk.acl)), main.call(joining)]
         if joining.failure(joined) is None:
             waiter.name = joined[1].rpartition("/")[2]

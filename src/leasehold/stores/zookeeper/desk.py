@@ -26,7 +26,7 @@ from leasehold.core.clock import MILLISECOND, SECOND
 from leasehold.core.ops import WAITER_LIFE_NS, Acquire, Event, Loss, Notice, Release, Summons, Unknown
 from leasehold.errors import ConfigError, LeaseholdError, StoreUnavailable
 from leasehold.stores.zookeeper import bounds as limits
-from leasehold.stores.zookeeper import events
+from leasehold.stores.zookeeper import events, family
 from leasehold.stores.zookeeper.bells import Bells
 from leasehold.stores.zookeeper.layout import FOLDERS, Layout
 from leasehold.stores.zookeeper.ledger import Ledger
@@ -53,6 +53,8 @@ SETTLE_TIMEOUT: Final = 1.0
 PREPARE_TIMEOUT: Final = 2.0
 TIDY_NS: Final = 30 * SECOND
 """How often whoever writes events down looks whether somebody still watches."""
+FAMILIES_NS: Final = 600 * SECOND
+"""How often whoever has leases under others looks for what is left of families whose clients were killed."""
 MOST_WANTED: Final = 1000
 """How many resources are remembered for not having been free."""
 IDLE_NS: Final = 60 * SECOND
@@ -294,13 +296,24 @@ class Desk:
         now = self.clock.now()
         if now >= self._tidy_ns:
             self._tidy_ns = now + TIDY_NS
-            self.timetable.at(self._tidy_ns, lambda: threading.Thread(target=self._tidy, daemon=True).start())
+            self.timetable.at(self._tidy_ns, lambda: self._tidy(events.tidy))
         return (events.creation(self, event, root.offset),)
 
-    def _tidy(self) -> None:
-        """Keep no more events than are wanted: those who watched may have died."""
-        with contextlib.suppress(LeaseholdError, KazooException, KazooTimeoutError):
-            events.tidy(self, self.main(events.TIMEOUT))
+    def tidy_families(self) -> None:
+        """Look for what is left of families, unless that was done not long ago."""
+        now = self.clock.now()
+        if now >= self._families_ns:
+            self._families_ns = now + FAMILIES_NS
+            self._tidy(family.tidy)
+
+    def _tidy(self, tidy: Callable[[Desk, Session], None]) -> None:
+        """Delete what dead clients have left, such as events for those who watched, on a thread of its own."""
+
+        def work() -> None:
+            with contextlib.suppress(LeaseholdError, KazooException, KazooTimeoutError):
+                tidy(self, self.main(events.TIMEOUT))
+
+        threading.Thread(target=work, daemon=True).start()
 
     def call_holder(self, address: str, resource: str, lease_id: str) -> None:
         """Tell one of ours that there is news about its lease."""

@@ -17,6 +17,7 @@ from leasehold.stores.zookeeper.wire import (
     CheckVersion,
     Create,
     Delete,
+    Exists,
     GetChildren,
     GetData,
     SetData,
@@ -38,6 +39,8 @@ DELETE_BYTES: Final = 20
 """What it takes beside the path to delete a node."""
 EVENT_BYTES: Final = 200
 """What it takes beside the names to tell of it, where somebody watches."""
+TIDY_TIMEOUT: Final = 5.0
+"""Seconds that the servers have to answer whoever tidies up."""
 
 
 class Above(NamedTuple):
@@ -82,10 +85,13 @@ def _note(desk: Desk, main: Session, mark: str, holding: Holding | None) -> Gene
     """Note down that leases stand under this one; False if it is over."""
     path, folder = desk.layout.id(mark), desk.layout.children(mark)
     while True:
-        _, answer = yield [main.call(Create(folder, b"", desk.acl, 0)), main.call(GetData(path, None))]
+        made, answer = yield [main.call(Create(folder, b"", desk.acl, 0)), main.call(GetData(path, None))]
         found = identity(answer)
         if found is None or found.is_spent:
+            main.call(Delete(folder, ANY_VERSION))
             return False
+        if not isinstance(made, Exception):
+            desk.tidy_families()
         if not found.said.get("children"):
             said = json.dumps({**found.said, "children": True}).encode()
             [answer] = yield [main.call(SetData(path, said, found.version))]
@@ -227,6 +233,17 @@ def _portions(endings: list[Ending]) -> list[list[Ending]]:
 
 def _changes(portion: list[Ending]) -> tuple[Any, ...]:
     return tuple(chain.from_iterable(one.changes for one in portion))
+
+
+def tidy(desk: Desk, main: Session) -> None:
+    """Delete the folders of leases that are no more: those whose clients were killed."""
+    layout = desk.layout
+    marks = main.call(GetChildren(layout.families, None)).get(timeout=TIDY_TIMEOUT)
+    # In this order, and by one session: an id's node is there before the folder is, and comes only once.
+    ids = [main.call(Exists(layout.id(mark), None)) for mark in marks]
+    for mark, found in zip(marks, ids, strict=True):
+        if found.get(timeout=TIDY_TIMEOUT) is None:
+            main.call(Delete(layout.children(mark), ANY_VERSION))  # which fails as long as something stands there
 
 
 def _is_under(child: Seen | None, mark: str) -> TypeGuard[Seen]:

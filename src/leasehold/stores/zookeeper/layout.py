@@ -5,7 +5,7 @@
     /leasehold/default            what all clients of the namespace must agree on (see `root`)
         leases/RESOURCE           ephemeral: the lease, as JSON
         ids/HASH                  ephemeral: the lease id that holds, or that must never be granted
-        queue/RESOURCE            written to when somebody with a priority or a bound joins
+        queue/RESOURCE            a container: written to when somebody with a priority or a bound joins
         queue/RESOURCE/HASH-0007  ephemeral: a waiter; HASH.5-0007: one with a priority
         sessions/ID               ephemeral: written to whenever leases of that session are renewed
         clients/ADDRESS           ephemeral: written to when a lease of that client is revoked
@@ -84,6 +84,7 @@ class Layout:
         self.root = f"{chroot}/{namespace}"
         self.leases = f"{self.root}/leases"
         self.events = f"{self.root}/events"
+        self.families = f"{self.root}/children"
         self.watchers = f"{self.root}/watchers"
 
     def lease(self, resource: str) -> str:
@@ -108,4 +109,4 @@ class Layout:
 
     def children(self, mark: str) -> str:
         """Return where it says what stands under a lease."""
-        return f"{self.root}/children/{mark}"
+        return f"{self.families}/{mark}"

@@ -1,6 +1,7 @@
-"""ZooKeeper's requests beyond those that kazoo has: transactions that say what they were refused for, and the end of a watch.
+"""ZooKeeper's requests beyond those that kazoo has.
 
-All of them go through kazoo's connection; the rest of its requests are used as they are.
+Transactions that say what they were refused for, nodes that go when nothing is below them any more, and the end of a
+watch. All of them go through kazoo's connection; the rest of its requests are used as they are.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ _BEGIN = Struct("!iBii").pack
 _END = multiheader_struct.pack(-1, True, -1)
 _number = int_struct.pack
 _DATA_WATCHES = 2
+_CONTAINER = 4
 _NOT_THE_CAUSE = (0, -2)
 """The codes of those operations that failed only because another one in the same transaction did."""
 
@@ -132,6 +134,24 @@ def _written(acl: tuple[Any, ...]) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateContainer:
+    """Make a node without data that the servers delete when the last node below it has been gone for a minute or so."""
+
+    type: ClassVar[int] = 19
+    path: str
+    acl: tuple[Any, ...]
+
+    def serialize(self) -> bytes:
+        """Return it as it is sent."""
+        return b"".join((write_string(self.path), _number(0), _written(self.acl), _number(_CONTAINER)))
+
+    @staticmethod
+    def deserialize(data: bytes, offset: int) -> str:
+        """Return the path."""
+        return str(read_string(data, offset)[0])
+
+
+@dataclass(frozen=True, slots=True)
 class RemoveWatches:
     """Be told no more when this node changes or goes."""
 
@@ -155,6 +175,7 @@ __all__ = [
     "SEQUENCE",
     "CheckVersion",
     "Create",
+    "CreateContainer",
     "Delete",
     "Exists",
     "Failure",
