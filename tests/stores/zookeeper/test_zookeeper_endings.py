@@ -77,6 +77,31 @@ def test_a_named_successor_goes_first(opened: Callable[[], ZooKeeperStore]) -> N
     assert isinstance(granted, Granted)
 
 
+def test_what_is_left_for_a_successor_is_there_when_the_minimum_hold_is_over(
+    opened: Callable[[], ZooKeeperStore],
+) -> None:
+    """The successor is another client, which doesn't know when that is; and it is neither early nor late."""
+    one, other = opened(), opened()
+    lease_id, heir = new_id(), new_id()
+    subscription = other.subscribe()
+    taken(one, "warm", 60)  # a connection is there
+    taken(other, "too", 60)
+    start = one._desk.clock.now()
+    taken(one, "job", 60, lease_id, hold_at_least_ns=ns(3))
+    wanted = Acquire("job", heir, "heir", ns(60), queue=True, notify=subscription.address)
+    assert isinstance(do(other, wanted), Held)
+    handover = Release("job", lease_id, successor="heir", reserve_ns=ns(50), state="left")
+    assert isinstance(do(one, handover), Released)
+    outcome = do(other, wanted)
+    while isinstance(outcome, Held):
+        until(lambda: bool(subscription.get(1)), "the call")
+        outcome = do(other, wanted)
+    assert isinstance(outcome, Granted)
+    assert outcome.state == "left"
+    assert one._desk.clock.now() - start >= ns(3)
+    subscription.close()
+
+
 def test_a_successor_that_does_not_come_holds_nobody_up(store: ZooKeeperStore) -> None:
     lease_id = new_id()
     taken(store, "job", 30, lease_id)

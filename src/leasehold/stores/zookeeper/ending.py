@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,6 +25,7 @@ from leasehold.stores.zookeeper.sight import (
 from leasehold.stores.zookeeper.wire import (
     ANY_VERSION,
     EPHEMERAL,
+    CheckVersion,
     Create,
     Delete,
     GetChildren,
@@ -130,6 +132,8 @@ def _let_go(desk: Desk, op: Release, holding: Holding, start: int) -> Steps:
                 desk.reaper.note(holding.closed_until_ns)
                 if heir is not None:
                     yield from _call(desk, heir.notify, heir.mark, session)
+                if op.successor and free_at > start:
+                    desk.timetable.at(free_at, partial(_hold_is_over, desk, holding, op, heir))
             else:
                 desk.ledger.forget(holding)
             return Released(free_at - start)
@@ -167,16 +171,30 @@ def _heir(desk: Desk, session: Session, op: Release) -> Generator[list[Any], lis
 
 def _closing(desk: Desk, holding: Holding, op: Release, heir: Heir | None, for_ns: int) -> tuple[Any, ...]:
     """Return the operations that leave the resource closed for a while, though nobody holds it."""
+    return (
+        SetData(desk.layout.id(holding.mark), b'{"closed": true}', holding.version),
+        _closed(desk, holding, op, heir, for_ns),
+        _released(desk, holding),
+    )
+
+
+def _closed(desk: Desk, holding: Holding, op: Release, heir: Heir | None, for_ns: int) -> Any:
+    """Return the operation that says for how long, and for whom it is kept after that."""
     node = {**holding.node, "closed": for_ns}
     if op.successor:
         node |= {"closed": for_ns + op.reserve_ns, "reserve": op.reserve_ns, "successor": op.successor}
         node |= {"state": op.state} if op.state else {}
         node |= {"heir": heir.mark} if heir else {}
-    return (
-        SetData(desk.layout.id(holding.mark), b'{"closed": true}', holding.version),
-        SetData(desk.layout.lease(holding.resource), json.dumps(node).encode(), ANY_VERSION),
-        _released(desk, holding),
-    )
+    return SetData(desk.layout.lease(holding.resource), json.dumps(node).encode(), ANY_VERSION)
+
+
+def _hold_is_over(desk: Desk, holding: Holding, op: Release, heir: Heir | None) -> None:
+    """Say that from now on it is kept for the successor only. Other clients can't know when that is."""
+    session = holding.session
+    same = CheckVersion(desk.layout.id(holding.mark), holding.version)
+    session.multi(same, _closed(desk, holding, op, heir, 0))
+    if heir is not None and heir.notify:
+        session.call(_calling(desk, heir.notify, heir.mark))
 
 
 def _children(desk: Desk, session: Session, mark: str, version: int, kind: EventKind) -> Steps:
@@ -321,4 +339,8 @@ def _plainly(desk: Desk, lease: Seen, said: dict[str, Any], version: int) -> tup
 def _call(desk: Desk, address: str, mark: str, session: Session) -> Steps:
     """Tell a holder or a waiter, where it listens."""
     if address:
-        yield [session.call(SetData(desk.layout.client(address), json.dumps([mark]).encode(), ANY_VERSION))]
+        yield [session.call(_calling(desk, address, mark))]
+
+
+def _calling(desk: Desk, address: str, mark: str) -> Any:
+    return SetData(desk.layout.client(address), json.dumps([mark]).encode(), ANY_VERSION)
