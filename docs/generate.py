@@ -120,7 +120,7 @@ def _guarantee_rows(store: Guarantees) -> list[tuple[str, str]]:
         ("can", ", ".join(f"`{_word(one)}`" for one in Capability if one and one in store.capabilities)),
         ("platforms", store.platforms),
         ("shortest TTL", f"{store.min_ttl_ns / 1e9:g} s"),
-        ("longest TTL", f"{store.max_ttl_ns / 3600e9:g} h"),
+        ("longest TTL", ", ".join(filter(None, (f"{store.max_ttl_ns / 3600e9:g} h", store.max_ttl_by)))),
         ("largest batch", f"{store.max_batch} operations"),
         ("largest metadata", f"{store.max_metadata} bytes, as JSON in UTF-8"),
     ]

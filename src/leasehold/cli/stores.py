@@ -52,6 +52,7 @@ def _as_json(store: Guarantees) -> dict[str, object]:
         "not_promised": store.not_promised,
         "min_ttl": store.min_ttl_ns / 1e9,
         "max_ttl": store.max_ttl_ns / 1e9,
+        "max_ttl_by": store.max_ttl_by,
         "max_batch": store.max_batch,
         "max_metadata": store.max_metadata,
     }
@@ -67,10 +68,14 @@ def _fields(store: Guarantees) -> list[tuple[str, str]]:
         ("waiting order", store.waiting_order),
         ("can", ", ".join(_names(store.capabilities)) or "nothing special"),
         ("platforms", store.platforms),
-        ("ttl", f"{shown(store.min_ttl_ns / 1e9)} to {shown(store.max_ttl_ns / 1e9)}"),
+        ("ttl", ", ".join(filter(None, (_ttls(store), store.max_ttl_by)))),
         ("batch", f"{store.max_batch} operations"),
         ("metadata", f"{store.max_metadata} bytes"),
     ]
+
+
+def _ttls(store: Guarantees) -> str:
+    return f"{shown(store.min_ttl_ns / 1e9)} to {shown(store.max_ttl_ns / 1e9)}"
 
 
 def _print(screen: Screen, known: list[Guarantees]) -> None:

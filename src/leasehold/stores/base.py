@@ -67,6 +67,8 @@ class Guarantees(NamedTuple):
     max_ttl_ns: int = MAX_TTL_NS
     max_batch: int = 1000
     max_metadata: int = 64 * 1024
+    max_ttl_by: str = ""
+    """What else bounds the longest TTL, as a rule far below that: known once the store is open."""
 
 
 @runtime_checkable

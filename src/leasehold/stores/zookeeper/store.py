@@ -60,6 +60,7 @@ class ZooKeeperStore:
             "a soft limit more exact than the hosts' wall clocks agree; a bound on the queue against those who set none"
         ),
         min_ttl_ns=SECOND // 2,
+        max_ttl_by="and no more than the servers' maxSessionTimeout less a tick: 38 s with their default settings",
     )
 
     def __init__(self, url: StoreURL, clock: Clock) -> None:
