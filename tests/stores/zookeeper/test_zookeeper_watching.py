@@ -62,7 +62,7 @@ def test_a_watcher_that_died_is_found_out(url: str, tree: Tree) -> None:
         [path] = [path for path in tree.paths() if path.startswith("/watchers/")]
         tree.delete(path)  # as the servers do when its session ends
         client.acquire("a", ttl=30).release()
-        client._engine.store._desk._tidy()  # type: ignore[attr-defined] # which it does by itself every half a minute
+        client._engine.store._desk._tidy(events.tidy)  # type: ignore[attr-defined] # which it does by itself every half a minute
         until(lambda: tree.left() == set(), "no events")
         client.acquire("a", ttl=30).release()
         assert tree.left() == set()
