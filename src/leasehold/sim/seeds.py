@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import signal
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from itertools import islice
 from multiprocessing import get_context
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -64,15 +65,15 @@ def _reports(chunks: list[tuple[int, int]], jobs: int) -> Iterator[Report]:
     if jobs == 1:
         yield from (run_seeds(*chunk) for chunk in chunks)
         return
+    waiting = iter(chunks)
     # Spawned, since a fork copies whatever the caller's threads hold. One that dies ends it all, and says so.
     with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as they do from their start: Ctrl-C is for us
         try:
-            running = [pool.submit(run_seeds, *chunk) for chunk in chunks]
+            running = {pool.submit(run_seeds, *chunk) for chunk in islice(waiting, 2 * jobs)}
         finally:
             signal.signal(signal.SIGINT, before)
-        try:
-            for done in as_completed(running):
-                yield done.result()
-        finally:
-            pool.shutdown(cancel_futures=True)
+        while running:
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            running |= {pool.submit(run_seeds, *chunk) for chunk in islice(waiting, len(done))}
+            yield from [one.result() for one in done]
