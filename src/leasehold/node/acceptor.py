@@ -13,13 +13,13 @@ from leasehold.core.paxos.messages import Refused
 
 if TYPE_CHECKING:
     from leasehold.core.paxos.acceptor import Config, Durable
-    from leasehold.core.paxos.messages import Accept, Drop, Prepare, Push, Verdict
+    from leasehold.core.paxos.messages import Accept, Drop, Prepare, Push, Verdict, Withdraw
     from leasehold.core.paxos.slot import Slot
 
 SHARE: Final = 512
 """Characters of metadata and the like that a lease may have. One with more counts for as many leases as have as much."""
 WAITER: Final = 512
-"""For how many characters somebody counts who waits; who was given up counts for less, and only for a minute."""
+"""For how many characters somebody counts who waits, and a quarter of that who was given up, until that is looked at again."""
 
 
 class NodeAcceptor(Acceptor):
@@ -69,8 +69,15 @@ class NodeAcceptor(Acceptor):
         if slot is None and item.op.abandon and self.is_full:
             item = item._replace(op=item.op._replace(abandon=False))  # nobody is taken in whose number isn't higher
         verdict = super().drop(item, now)
-        if slot is not None and item.op.state:
+        if slot is not None and (item.op.state or slot.resource in self._heavy):
             self._weigh(slot)
+        return verdict
+
+    def withdraw(self, item: Withdraw, now: int) -> Verdict:
+        """Undo an attempt that came to nothing."""
+        verdict = super().withdraw(item, now)
+        if item.resource in self._heavy:
+            self._weigh(self.slots[item.resource])
         return verdict
 
     def close(self, slot: Slot, n: int, lease_id: str) -> None:

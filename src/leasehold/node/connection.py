@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from leasehold.node.service import Service
 
 GREETING_SECONDS: Final = 5.0
-MOST_GREETING: Final = 256
+MOST_GREETING: Final = 1024
 """Connections that haven't greeted yet. Whoever opens them and says nothing need not know the secret."""
 SHARE: Final = 1000
 """Items after which it is somebody else's turn."""
@@ -47,7 +47,7 @@ class Connection(asyncio.Protocol):
         self._backlog: deque[frames.Payload] = deque()
         self._transport: asyncio.Transport
         self._deadline: asyncio.TimerHandle
-        self._hello: frames.Hello | None = None
+        self.hello: frames.Hello | None = None
         self._nonce = b""
         self._ready = False
         self._resting = False
@@ -77,7 +77,8 @@ class Connection(asyncio.Protocol):
             _notice_when_gone(client)
         service.greeting[self] = None
         if len(service.greeting) > MOST_GREETING:
-            oldest = next(iter(service.greeting))  # who means it has greeted long ago
+            waiting = (one for one in service.greeting if one.hello is None)  # who means it has said something by now
+            oldest = next(waiting, self)
             del service.greeting[oldest]
             oldest.refuse("too many connections that haven't greeted")
 
@@ -257,14 +258,14 @@ class Connection(asyncio.Protocol):
     def _greet(self, message: frames.FromClient) -> None:
         """Take part in the greeting."""
         settings = self._service.settings
-        if self._hello is None:
+        if self.hello is None:
             if not isinstance(message, frames.Hello) or message.magic != frames.MAGIC:
                 self.refuse("this is a leasehold node, and that was no greeting")
             elif message.version != frames.VERSION:
                 why = f"the client speaks version {message.version} of the protocol, and this node {frames.VERSION}"
                 self.refuse(why, for_good=True)
             else:
-                self._hello = message
+                self.hello = message
                 self._nonce = handshake.nonce()
                 incarnation = self._service.acceptor.incarnation
                 self.send(
@@ -283,7 +284,7 @@ class Connection(asyncio.Protocol):
         if not isinstance(message, frames.Proof):
             self.refuse("a request before the greeting was over")
             return
-        nonces = (self._hello.nonce, self._nonce)
+        nonces = (self.hello.nonce, self._nonce)
         if not handshake.proven(message.proof, settings.secret, handshake.CLIENT, *nonces):
             why = "the secret is another one" if message.proof else "this node wants a secret"
             self.refuse(why if settings.secret else "this node has no secret", for_good=True)

@@ -71,7 +71,7 @@ def _affordable(connections: int) -> int:
             soft = hard
     if soft == resource.RLIM_INFINITY:
         return connections
-    enough_for = max(1, soft - MOST_GREETING - SPARE)
+    enough_for = max(soft // 2, soft - MOST_GREETING - SPARE)
     if enough_for < connections:
         log("there are few descriptors: see ulimit -n", level="warning", descriptors=soft, connections=enough_for)
     return min(connections, enough_for)

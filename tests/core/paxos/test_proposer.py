@@ -16,7 +16,8 @@ from leasehold.core.timing import safe_span
 from tests.core.paxos.cluster import DRIFT, TTL, Cluster, acceptor, ask, asking
 
 if TYPE_CHECKING:
-    from leasehold.core.paxos.messages import Verdict
+    from leasehold.core.paxos.acceptor import Answer
+    from leasehold.core.paxos.messages import Request, Verdict
     from leasehold.core.paxos.slot import Slot
     from leasehold.core.paxos.steps import Step
 
@@ -185,6 +186,28 @@ def test_one_that_was_a_month_ahead_and_has_lost_its_disk_is_followed_to_where_i
     back.incarnation, back.floor = 2, p.n + 10**6
     assert isinstance(cluster.renew(p), Kept)
     assert back.load("job").lease_id == "p"
+
+
+class DrivenUp(Acceptor):
+    """Others drive its floor up, from one message to the next."""
+
+    asked = 0
+
+    def handle(self, request: Request, now: int, wall_us: int) -> Answer:
+        self.asked += 1
+        self.floor += 10**6
+        return super().handle(request, now, wall_us)
+
+
+def test_one_whose_floor_rises_all_the_time_is_tried_again_with_the_next_renewal() -> None:
+    cluster = Cluster()
+    p = cluster.proposer("p")
+    assert isinstance(cluster.acquire(p), Won)
+    cluster.acceptors["c"] = driven = DrivenUp(Config("c"), NOTHING_PROMISED, 2)
+    driven.floor = p.n
+    for renewals in range(1, 3):
+        assert isinstance(cluster.renew(p), Kept)
+        assert driven.asked <= 4 * renewals
 
 
 def test_the_same_answer_again_is_not_heard_again() -> None:

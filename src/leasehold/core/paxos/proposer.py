@@ -100,6 +100,8 @@ class Proposer:
         self._numbers = self._healing = 0
         self._mending: set[str] = set()
         """Who was handed it, and hasn't answered."""
+        self._raised_for: set[str] = set()
+        """Who has demanded a higher number since the last renewal."""
 
     # --- what drives it -------------------------------------------------------------------------------------------
 
@@ -263,7 +265,13 @@ class Proposer:
         return session.hand_out(session.renewed(who, incarnation, (), until, now), who, now)
 
     def _raise(self, who: str, floor: int, now: int, wall_us: int) -> list[Send]:
-        """Let a majority confirm a number above that floor; then, not before, ``who`` is handed it."""
+        """Let a majority confirm a number above that floor; then, not before, ``who`` is handed it.
+
+        Once in a renewal: where others drive its floor up all the time, it would never end.
+        """
+        if who in self._raised_for:
+            return []
+        self._raised_for.add(who)
         if self.rise is not None:
             self.rise.wants(who)
             return []
@@ -501,6 +509,7 @@ class Proposer:
         self._healing, self._healing_ns = self.next_number(), now
         self.rise = None
         self._mending.clear()
+        self._raised_for.clear()
         mending = [step for who in attempt.answers for step in self._mend(attempt, who, now, wall_us)]
         return [*self._carried(attempt, last=False), *mending]
 

@@ -86,6 +86,8 @@ class Session:
         """By number, until a majority has confirmed it."""
         self._risers: dict[Proposer, Rise] = {}
         """The same, by rider."""
+        self._raised_for: set[tuple[int, str]] = set()
+        """Riders, and who has demanded a higher number for them since the last renewal."""
         self._left: dict[int, Left] = {}
         """What rode, or was to ride, until who hasn't heard of its end has run out, too."""
         self._over_then: set[int] = set()
@@ -216,6 +218,7 @@ class Session:
         self._backlog.clear()  # whoever lacks something will say so
         self._rising = {number: one for number, one in self._rising.items() if one.sent_ns > lost_ns}
         self._risers = {one.lease: one for one in self._rising.values()}
+        self._raised_for.clear()
 
     def hand_out(self, riders: Iterable[Proposer], who: str, now: int) -> list[Send]:
         """Send them to an acceptor that lacks them, some at a time."""
@@ -275,6 +278,9 @@ class Session:
 
     def _raise(self, rider: Proposer, who: str, floor: int, now: int, wall_us: int) -> list[Send]:
         """Let a majority confirm a number above that floor; then, not before, ``who`` is handed it."""
+        if (rider.stamp(), who) in self._raised_for:
+            return []  # where others drive its floor up all the time, it would never end
+        self._raised_for.add((rider.stamp(), who))
         rising = self._risers.get(rider)
         if rising is not None:
             rising.wants(who)

@@ -129,8 +129,8 @@ class PaxosSubscription:
                     self._take(link, message)
                 elif isinstance(message, frames.Refusal):
                     raise ConnectionAbortedError(message.why)
-                elif isinstance(message, frames.Pong) and source.tells_ns is None:
-                    source.tells_ns = now
+                if isinstance(message, frames.News | frames.Pong) and source.tells_ns is None:
+                    source.tells_ns = now  # who is silent says neither
             quiet = now - source.heard_ns
             if quiet > 2 * QUIET_NS:
                 raise ConnectionAbortedError("no sign of life")

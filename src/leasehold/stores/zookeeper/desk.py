@@ -172,11 +172,14 @@ class Desk:
     def _prepare(self, session: Session, seconds: float, *, beats: bool) -> None:
         """See to it that the namespace is there, and the node by which this session is renewed."""
         give_up = self.clock.now() + int(seconds * SECOND)
+        deleted = False  # by somebody: the folder, or all of the namespace
         while session.ready_id != session.id:
             session_id = session.id
             start = self.clock.now()
             patience = max(0.0, min((give_up - start) / SECOND, PREPARE_TIMEOUT))
             try:
+                if deleted:
+                    self._make_all(session, patience)
                 if self.root is None:
                     self.read_root(session, patience)
                 if beats:
@@ -190,8 +193,7 @@ class Desk:
                     session.unanswered(start, now)
                 if isinstance(error, AuthFailedError | NoAuthError) or now >= give_up:
                     raise explain(error, self.address) from None
-                if isinstance(error, NoNodeError):  # somebody has deleted the folder, or all of the namespace
-                    self._make(session)
+                deleted = isinstance(error, NoNodeError)
                 session.connect((give_up - now) / SECOND)
 
     def _retire(self, key: int) -> None:
@@ -236,19 +238,23 @@ class Desk:
         try:
             answer = session.call(question).get(timeout=seconds)
         except NoNodeError:
-            for made in self._make(session):
-                with contextlib.suppress(NodeExistsError):
-                    made.get(timeout=seconds)
+            self._make_all(session, seconds)
             answer = session.call(question).get(timeout=seconds)
         self.learn_root(answer)
 
+    def _make_all(self, session: Session, seconds: float) -> None:
+        """Make the root and all folders, as far as they are not there."""
+        for made in self._make(session):
+            with contextlib.suppress(NodeExistsError):
+                made.get(timeout=seconds)
+
     def _make(self, session: Session) -> list[Any]:
-        """Make the root and all folders, as far as they are not there; returns the calls."""
+        """Ask for that; returns the calls."""
         layout = self.layout
         above = layout.chroot.split("/")[1:]
         plan = [
             *(("/" + "/".join(above[: at + 1]), b"") for at in range(len(above))),
-            (layout.root, Root(0).dumps()),
+            (layout.root, Root(0, self.root.offset if self.root else 0).dumps()),  # tokens go on, where it was deleted
             *((f"{layout.root}/{folder}", b"") for folder in FOLDERS),
         ]
         return [session.call(Create(path, data, self.acl, 0)) for path, data in plan]
