@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from leasehold.node.service import Service
 
 GREETING_SECONDS: Final = 5.0
-MOST_GREETING: Final = 1024
-"""Connections that haven't greeted yet. Whoever opens them and says nothing need not know the secret."""
 SHARE: Final = 1000
 """Items after which it is somebody else's turn."""
 FRAME_COSTS: Final = 8
@@ -76,7 +74,7 @@ class Connection(asyncio.Protocol):
         if client is not None:
             _notice_when_gone(client)
         service.greeting[self] = None
-        if len(service.greeting) > MOST_GREETING:
+        if len(service.greeting) > service.settings.max_greeting:
             waiting = (one for one in service.greeting if one.hello is None)  # who means it has said something by now
             oldest = next(waiting, self)
             del service.greeting[oldest]

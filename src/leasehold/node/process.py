@@ -19,7 +19,7 @@ from leasehold.core.paxos.starting import NOTHING_PROMISED, shut_down, start
 from leasehold.errors import ConfigError
 from leasehold.node import log as logging
 from leasehold.node.acceptor import NodeAcceptor
-from leasehold.node.connection import GREETING_SECONDS, MOST_GREETING, Connection
+from leasehold.node.connection import GREETING_SECONDS, Connection
 from leasehold.node.disk import DataFolder
 from leasehold.node.log import log
 from leasehold.node.scribe import Scribe
@@ -57,24 +57,25 @@ def init(data: str, node: str) -> None:
 def run(settings: Settings) -> int:
     """Run a node until SIGTERM or SIGINT."""
     logging.choose(as_json=settings.json_log)
-    settings = settings._replace(max_connections=_affordable(settings.max_connections))
+    settings = _affordable(settings)
     with DataFolder(settings.data, settings.id) as folder, asyncio.Runner(loop_factory=_loop_factory()) as runner:
         return runner.run(_Process(settings, folder).run())
 
 
-def _affordable(connections: int) -> int:
-    """Have as many descriptors as may be had; return how many connections these are enough for."""
+def _affordable(settings: Settings) -> Settings:
+    """Have as many descriptors as may be had; return the settings with as many connections as these are enough for."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         with contextlib.suppress(OSError, ValueError):  # more than the kernel has
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
             soft = hard
     if soft == resource.RLIM_INFINITY:
-        return connections
-    enough_for = max(soft // 2, soft - MOST_GREETING - SPARE)
-    if enough_for < connections:
+        return settings
+    greeting = min(settings.max_greeting, soft // 4)
+    enough_for = max(soft // 4, soft - greeting - SPARE)
+    if enough_for < settings.max_connections:
         log("there are few descriptors: see ulimit -n", level="warning", descriptors=soft, connections=enough_for)
-    return min(connections, enough_for)
+    return settings._replace(max_connections=min(settings.max_connections, enough_for), max_greeting=greeting)
 
 
 @contextlib.contextmanager

@@ -33,6 +33,8 @@ class Settings(NamedTuple):
     max_ttl_ns: int = 60 * SECOND
     max_leases: int = 2_000_000
     max_connections: int = 10_000
+    max_greeting: int = 1024
+    """Connections that haven't greeted yet. Whoever opens them and says nothing need not know the secret."""
     json_log: bool = True
 
     @property
