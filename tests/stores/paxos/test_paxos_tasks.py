@@ -1,10 +1,19 @@
-"""How answers are counted that are no lease's: a minority's word decides nothing."""
+"""How answers are counted that are no lease's, where a minority's word decides nothing; and whose outcome it is."""
 
 from __future__ import annotations
 
-from leasehold.core.ops import NotHeld, Released, Revoke, Unknown
+import contextlib
+
+from leasehold.core.ops import Acquire, NotHeld, Released, Renew, Renewed, Revoke, Unknown
 from leasehold.core.paxos.messages import Dropped, Look, Nothing, Refused, Seen
-from leasehold.stores.paxos.tasks import LookTask, RevokeTask
+from leasehold.core.paxos.proposer import Proposer
+from leasehold.core.paxos.steps import Kept
+from leasehold.runtime.clock import SYSTEM
+from leasehold.stores.base import StoreURL
+from leasehold.stores.paxos.address import PaxosAddress
+from leasehold.stores.paxos.calls import Call
+from leasehold.stores.paxos.engine import Engine
+from leasehold.stores.paxos.tasks import LookTask, RenewTask, RevokeTask
 
 
 def told(task: LookTask | RevokeTask, *verdicts: object) -> object:
@@ -27,3 +36,18 @@ def test_a_refusal_of_a_majority_is_told() -> None:
         outcome = told(task, Refused("no"), Refused("no"))
         assert isinstance(outcome, Unknown)
         assert str(outcome.error) == "no"
+
+
+def test_what_comes_with_an_answer_to_an_earlier_renewal_is_the_outcome_of_the_latest() -> None:
+    """Else that one would wait until its time is over: a node that was handed something may answer last of all."""
+    with contextlib.closing(Engine(PaxosAddress(StoreURL.parse("paxos://a,b,c")), SYSTEM)) as engine:
+        lease = Proposer(Acquire("job", "id", "me", 5), acceptors=3, drift=0.0, ballots=engine.ballots)
+        earlier, latest = (RenewTask(lease, Renew("job", "id", 1, 5)) for _ in range(2))
+        engine._begin(Call([earlier]), earlier, 0, 0)
+        earlier.finish(Renewed(5))
+        waiting = Call([latest])
+        engine._begin(waiting, latest, 0, 0)
+        engine._act(Call([earlier]), earlier, [Kept(5, 10, 0)], 0)
+        assert latest.outcome == Renewed(5, 0)
+        assert not waiting.left
+        assert not engine._asking

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from leasehold.core.clock import Clock
+    from leasehold.core.paxos.proposer import Proposer
     from leasehold.core.paxos.steps import Step
     from leasehold.stores.paxos.address import PaxosAddress, Place
     from leasehold.stores.paxos.calls import Entry
@@ -107,6 +108,8 @@ class Engine:
         self._arrivals: deque[Call] = deque()
         self._outbox: list[Entry] = []
         self._flights: OrderedDict[int, Flight] = OrderedDict()
+        self._asking: dict[Proposer, tuple[Call, LeaseTask]] = {}
+        """Whose question about a lease is the latest: what comes of it may come with an answer to an earlier one."""
         self._lanes: dict[int, int] = {}
         """The frames that no majority has answered yet, and when they were sent."""
         self._serial = 0
@@ -177,6 +180,7 @@ class Engine:
             attempt = task.proposer.attempt
             if attempt is not None and attempt.open and task.number == 0:
                 self._overtake(task)
+            self._asking[task.proposer] = (call, task)
         self._act(call, task, task.start(now, wall_us), now)
 
     def _overtake(self, task: LeaseTask) -> None:
@@ -205,7 +209,11 @@ class Engine:
                     task.number = step.attempt
                     task.due_ns = now + ATTEMPT_NS
                 self._outbox.append((call, task, step))
-            elif not task.done:
+            elif task.done:
+                latest = self._asking.get(task.proposer) if isinstance(task, LeaseTask) else None
+                if latest is not None and not latest[1].done:
+                    self._act(*latest, [step], now)
+            else:
                 outcome = task.conclude(step, self._trouble)
                 if outcome is not None:
                     self._finish(call, task, outcome)
@@ -222,10 +230,17 @@ class Engine:
 
     def _finish(self, call: Call, task: Task, outcome: object) -> None:
         task.outcome, task.done = outcome, True
+        self._settled(task)
         self._over(call, task)
         for others, sharing in task.sharing:
             if not sharing.done:
                 self._finish(others, sharing, outcome)
+
+    def _settled(self, task: Task) -> None:
+        if isinstance(task, LeaseTask):
+            latest = self._asking.get(task.proposer)
+            if latest is not None and latest[1] is task:
+                del self._asking[task.proposer]
 
     def _over(self, call: Call, task: Task) -> None:
         following = call.over(task)
@@ -246,6 +261,7 @@ class Engine:
                         task.finish(outcome)
             if not task.done:
                 task.finish(Unknown(self._trouble()))
+            self._settled(task)
         self._flush(now)
 
     def _trouble(self) -> StoreUnavailable:
@@ -343,8 +359,9 @@ class Engine:
                 elif task.answers() >= self.majority:
                     self._time_out(call, task, now)
                 else:
-                    task.due_ns = now + ATTEMPT_NS
                     self._drop_the_dead(now)
+                if task.due_ns <= now:
+                    task.due_ns = now + ATTEMPT_NS
             if task.due_ns < due and not task.done:
                 due = task.due_ns
         if self._outbox:
