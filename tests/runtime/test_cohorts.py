@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import weakref
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -122,3 +123,20 @@ def test_jeopardy_and_safety_are_told_to_each(client: Client, store: FaultyStore
     assert {word for word, _ in told[:MANY]} == {"jeopardy"}
     for lease in leases:
         assert lease.state is State.HELD
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["", "renewed"])
+def test_what_is_released_is_not_kept_until_it_would_be_renewed(client: Client, *, again: bool) -> None:
+    leases = [client.acquire(f"r/{number}", ttl=3600) for number in range(MANY)]
+    until(lambda: all(lease._cohort is not None for lease in leases), "the keeper to have them")
+    if again:
+        before = {lease._cohort for lease in leases}
+        for lease in leases:
+            client._engine.keeper.renew_soon(lease)
+        until(lambda: before.isdisjoint({lease._cohort for lease in leases}), "a renewal")
+        del before, lease
+    known = [weakref.ref(lease) for lease in leases]
+    while leases:
+        leases.pop().release()
+    client.acquire("another", ttl=1)  # wakes the threads up
+    until(lambda: not any(reference() for reference in known), "all to be forgotten")

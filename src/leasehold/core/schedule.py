@@ -98,14 +98,18 @@ class Schedule(Generic[K]):
         self._serial += 1
         self._due[key] = (due_ns, self._serial)
         heapq.heappush(self._heap, (due_ns, self._serial, key))
-        if len(self._heap) > 64 and len(self._heap) > 4 * len(self._due):
-            # Moved and removed keys stay in the heap until they come up; don't let them pile up.
-            self._heap = [(due, serial, k) for k, (due, serial) in self._due.items()]
-            heapq.heapify(self._heap)
+        self._tidy()
 
     def remove(self, key: K) -> None:
         """Forget the key."""
         self._due.pop(key, None)
+        self._tidy()
+
+    def _tidy(self) -> None:
+        """Don't let moved and removed keys pile up, which stay in the heap until they come up."""
+        if len(self._heap) > 64 and len(self._heap) > 4 * len(self._due):
+            self._heap = [(due, serial, k) for k, (due, serial) in self._due.items()]
+            heapq.heapify(self._heap)
 
     def next_due(self) -> int | None:
         """Return when something is due next."""

@@ -28,8 +28,8 @@ class Agenda(Generic[K]):
     """What is due when, and the thread that sees to it. The thread starts with the first entry.
 
     Making an entry is on the path of every acquisition, so it only puts it down; the thread sorts it in when it wakes
-    up, which it does in time for the earliest. Until then it can be dropped again. Later it stays, and ``wanted`` says
-    whether it still is when it comes up. With ``receive``, a new entry may go elsewhere instead: then that returns True.
+    up, which it does in time for the earliest, and takes out what was dropped since. What comes up is asked by ``wanted``
+    whether it still is. With ``receive``, new entries may go elsewhere instead: that returns those that stay.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Agenda(Generic[K]):
         *,
         wanted: Callable[[K], bool],
         slack: Callable[[K], int],
-        receive: Callable[[K], bool] | None = None,
+        receive: Callable[[list[K]], list[K]] | None = None,
     ) -> None:
         self._host = host
         self._clock = host.clock
@@ -51,6 +51,7 @@ class Agenda(Generic[K]):
         self._receive = receive
         self._schedule: Schedule[K] = Schedule()
         self._new: dict[K, int] = {}
+        self._gone: list[K] = []
         self._lock = threading.Lock()
         self._condition = host.condition(self._lock)
         self._wake_at = NEVER
@@ -70,8 +71,9 @@ class Agenda(Generic[K]):
             self._wake_up()
 
     def drop(self, key: K) -> None:
-        """Forget the key if it is new; others come up, and are not wanted any more."""
-        self._new.pop(key, None)
+        """Forget the key."""
+        if self._new.pop(key, None) is None and key in self._schedule:
+            self._gone.append(key)  # the thread takes it out again
 
     def _wake_up(self) -> None:
         with self._lock:
@@ -118,18 +120,25 @@ class Agenda(Generic[K]):
                     self.set(key, self._clock.now() + AGAIN_NS)
 
     def _sort_in(self) -> None:
+        while self._gone:
+            self._schedule.remove(self._gone.pop())
+        new: dict[K, int] = {}
         while self._new:
             try:
                 key, due = self._new.popitem()
             except KeyError:
-                return  # dropped this very moment
-            if self._wanted(key) and not (self._receive is not None and self._received(key)):
-                self._schedule.set(key, due)
+                break  # dropped this very moment
+            if self._wanted(key):
+                new[key] = due
+        for key in self._staying(list(new)):
+            self._schedule.set(key, new[key])
 
-    def _received(self, key: K) -> bool:
-        assert self._receive is not None
+    def _staying(self, keys: list[K]) -> list[K]:
+        """Return those of the new ones that don't go elsewhere."""
+        if self._receive is None or not keys:
+            return keys
         try:
-            return self._receive(key)
+            return self._receive(keys)
         except Exception:  # noqa: BLE001 - as above
             log().exception("%s: tried again when it is due", self._name)
-            return False
+            return keys

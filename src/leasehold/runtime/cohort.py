@@ -5,7 +5,7 @@ Thousands of leases cost their holder what the few calls cost that renew them, a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from leasehold.core.holder import State
 
@@ -14,22 +14,31 @@ if TYPE_CHECKING:
     from leasehold.runtime.tenure import Tenure
 
 
-class Cohort:
-    """Some leases of one lane. A lease belongs to the cohort that it names, and to none that it has left."""
+LOST: Final = State.LOST
+"""By a name of its own, as in `core.holder`: it is asked for each lease at each renewal."""
 
-    __slots__ = ("lane", "late_ns", "tenures")
+
+class Cohort:
+    """Some leases of one lane, on the same terms. A lease belongs to the cohort that it names, and to none that it has left."""
+
+    __slots__ = ("lane", "late_ns", "tenures", "timing")
 
     def __init__(self, lane: Agenda[Cohort], tenures: list[Tenure], late_ns: int) -> None:
         self.lane = lane
-        self.tenures = tenures
+        self.timing = tenures[0]._timing
+        self.tenures = dict.fromkeys(tenures)
+        """Whoever ends one takes it out, and so does the next cohort, on any thread."""
         self.late_ns = late_ns
         """When its renewal is late."""
         for tenure in tenures:
+            before = tenure._cohort
             tenure._cohort = self
+            if before is not None:
+                before.tenures.pop(tenure, None)
 
     def members(self) -> list[Tenure]:
         """Return those that are still here, and not lost."""
-        return [t for t in self.tenures if t._cohort is self and t._belief.state is not State.LOST]
+        return [t for t in list(self.tenures) if t._cohort is self and t._belief.state is not LOST]
 
 
 def wanted(cohort: Cohort) -> bool:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from leasehold.core.holder import Holder
-    from leasehold.core.ops import Op, Outcome, Release
+    from leasehold.core.ops import Op, Outcome, Release, Renew
     from leasehold.core.timing import Timing
     from leasehold.runtime.host import Host
     from leasehold.runtime.tenure import Tenure
@@ -77,20 +77,28 @@ class Keeper:
         cohort = tenure._cohort
         if cohort is None:
             self._let_go(tenure)
-        elif len(cohort.tenures) == 1:
-            cohort.lane.drop(cohort)
-            self._let_go(cohort)
+            return
+        cohort.tenures.pop(tenure, None)
+        self._drop_empty(cohort)
 
-    def _add(self, tenure: Tenure) -> None:
-        if tenure._cohort is not None:
-            return  # there was news about it already
-        sent = tenure._sent_ns
-        due = renew_at(tenure._timing, sent, tenure._belief.deadline_ns - sent, None, self._host.random())
-        self._form([tenure], due)
+    def _add(self, tenures: list[Tenure]) -> None:
+        """Let newcomers be renewed; together if they were granted the same, within the time that a renewal may be early."""
+        alike: dict[tuple[int, int, int], list[Tenure]] = {}
+        for tenure in tenures:
+            if tenure._cohort is None:  # else there was news about it already
+                timing, sent = tenure._timing, tenure._sent_ns
+                about = sent // max(1, int(timing.renew_every_ns * SLACK))
+                alike.setdefault((id(timing), tenure._deadline_ns - sent, about), []).append(tenure)
+        for (_, safe, _), some in alike.items():
+            sent = min([tenure._sent_ns for tenure in some])
+            self._form(some, renew_at(some[0]._timing, sent, safe, None, self._host.random()))
 
     def renew_soon(self, tenure: Tenure) -> None:
         """Renew now, out of turn: there is news about this lease."""
+        before = tenure._cohort
         self._form([tenure], self._clock.now())
+        if before is not None:
+            self._drop_empty(before)
 
     def _form(self, tenures: list[Tenure], due_ns: int | None) -> None:
         """Let these be renewed together then; None: not any more, so that nothing but their end is to come."""
@@ -101,6 +109,12 @@ class Keeper:
         if due_ns is not None:
             lane.set(cohort, due_ns)
         self._watchdog.watch(cohort, deadline)
+
+    def _drop_empty(self, cohort: Cohort) -> None:
+        """Don't keep what all have left until it would be due, which may be hours."""
+        if not cohort.tenures:
+            cohort.lane.drop(cohort)
+            self._let_go(cohort)
 
     def _lane(self, timing: Timing) -> Agenda[Cohort]:
         """Return the thread for leases whose renewals may take about as long.
@@ -141,19 +155,26 @@ class Keeper:
 
     def _renew(self, cohorts: list[Cohort], now: int) -> None:
         tenures = [tenure for cohort in cohorts for tenure in cohort.members()]
+        round_trip = min([cohort.timing.round_trip_ns for cohort in cohorts])
         most = self._store.guarantees.max_batch
         for start in range(0, len(tenures), most):
-            batch = [(t, op) for t in tenures[start : start + most] if (op := t._renewal(now)) is not None]
-            if not batch:
+            batch = tenures[start : start + most]
+            ops: list[Renew] = []
+            renewed: list[Tenure] = []
+            for tenure in batch:
+                if (op := tenure._renewal(now)) is not None:
+                    ops.append(op)
+                    renewed.append(tenure)
+            if not ops:
                 continue
-            round_trip = min([t._timing.round_trip_ns for t, _ in batch])
-            timeout = attempt_timeout(round_trip, min([t._over_ns for t, _ in batch]), now) / SECOND
-            renewed = [tenure for tenure, _ in batch]
+            timeout = attempt_timeout(round_trip, _soonest_over(renewed), now) / SECOND
             before = [tenure._cohort for tenure in renewed]
             sent = self._clock.mark()
-            outcomes = self._apply([op for _, op in batch], timeout)
+            outcomes = self._apply(ops, timeout)
             now = self._clock.now()
             self._take(renewed, before, outcomes, sent, now)
+        for cohort in cohorts:
+            self._drop_empty(cohort)
 
     def _take(
         self, tenures: list[Tenure], before: list[Cohort | None], outcomes: list[Outcome], sent: int, now: int
@@ -164,15 +185,16 @@ class Keeper:
         would miss the news that it is asked for.
         """
         together: list[Tenure] = []
-        promised: tuple[Timing, int] | None = None
+        timing: Timing | None = None
+        ttl_ns = 0
         belief = machine.granted(now)
         for tenure, cohort, outcome in zip(tenures, before, outcomes, strict=True):
-            if isinstance(outcome, Renewed):
-                if promised is None or promised[0] is not tenure._timing or promised[1] != outcome.ttl_ns:
+            if type(outcome) is Renewed:
+                if tenure._timing is not timing or outcome.ttl_ns != ttl_ns:
                     self._go_on(together, sent, belief)
                     together = []
-                    promised = (tenure._timing, outcome.ttl_ns)
-                    belief = machine.granted(sent + tenure._timing.safe_time(outcome.ttl_ns))
+                    timing, ttl_ns = tenure._timing, outcome.ttl_ns
+                    belief = machine.granted(sent + timing.safe_time(ttl_ns))
                 if outcome.ended == tenure._ended and tenure._confirm(belief, sent, now):
                     if tenure._cohort is cohort:
                         together.append(tenure)
@@ -241,5 +263,10 @@ class Keeper:
             return [Unknown(StoreUnavailable(self._store.guarantees.store, type(error).__name__))] * len(ops)
 
 
+def _soonest_over(tenures: list[Tenure]) -> int:
+    """Return when the first of them is over. Many share one belief, and are asked once."""
+    return min([belief.over_ns for belief in {id(t._belief): t._belief for t in tenures}.values()])
+
+
 def _slack(cohort: Cohort) -> int:
-    return int(cohort.tenures[0]._timing.renew_every_ns * SLACK)
+    return int(cohort.timing.renew_every_ns * SLACK)

@@ -29,9 +29,11 @@ if TYPE_CHECKING:
 
 OVER_NS: Final = -1
 """The deadline of a lease that is lost: always in the past."""
+HELD: Final = State.HELD
 LOST: Final = State.LOST
 IS_LOST: Final = Signal.LOST
-"""By names of their own, as in `core.holder`: what happens at each acquisition and release asks for them."""
+ADAPTIVE: Final = Renewal.ADAPTIVE
+"""By names of their own, as in `core.holder`: what happens at each acquisition, renewal and release asks for them."""
 DISPOSABLE: Final = (None, Loss.RELEASED, Loss.EXPIRED, Loss.REVOKED, Loss.STALLED)
 """Losses after which the store may still have the lease under our id."""
 
@@ -364,11 +366,11 @@ class Tenure:
 
     def _confirm(self, belief: Holder, sent_ns: int, now: int) -> bool:
         """Take a renewal as good, together with others that were promised the same; False: it is for ``_answer``."""
-        if self._hold_until_ns is not None or self._timing.renewal is Renewal.ADAPTIVE:
+        if self._hold_until_ns is not None or self._timing.renewal is ADAPTIVE:
             return False
         with self._lock:
             believed = self._belief
-            if believed.state is not State.HELD or now >= believed.deadline_ns or believed.grace_ns:
+            if believed.state is not HELD or now >= believed.deadline_ns or believed.grace_ns:
                 return False
             if belief.deadline_ns > believed.deadline_ns:
                 self._belief, self._deadline_ns = belief, belief.deadline_ns

@@ -24,7 +24,7 @@ class Watchdog:
     It also receives new ones, and introduces those to the keeper that are not given back at once: most are.
     """
 
-    def __init__(self, host: Host, introduce: Callable[[Tenure], None]) -> None:
+    def __init__(self, host: Host, introduce: Callable[[list[Tenure]], None]) -> None:
         self._introduce = introduce
         self._agenda: Agenda[Cohort | Tenure] = Agenda(
             host,
@@ -42,23 +42,24 @@ class Watchdog:
         """Watch these leases until they are lost, or have gone elsewhere."""
         self._agenda.set(cohort, min(cohort.late_ns, deadline_ns))
 
-    def _receive(self, newcomer: Cohort | Tenure) -> bool:
-        if isinstance(newcomer, Cohort):
-            return False
-        self._introduce(newcomer)
-        return True
+    def _receive(self, new: list[Cohort | Tenure]) -> list[Cohort | Tenure]:
+        self._introduce([one for one in new if not isinstance(one, Cohort)])
+        return [one for one in new if isinstance(one, Cohort)]
 
     def _look_at_all(self, due: list[Cohort | Tenure], now: int) -> None:
         for one in due:
             if isinstance(one, Cohort):
                 self._look(one, now)
             else:
-                self._introduce(one)
+                self._introduce([one])
 
     def _look(self, cohort: Cohort, now: int) -> None:
         """Say what time has done to the leases, and look again when it matters."""
         late = now >= cohort.late_ns
-        for tenure in cohort.members():
+        members = cohort.members()
+        if not members:
+            return
+        for tenure in members:
             if now >= tenure._deadline_ns:
                 tenure._tick(now)
             elif late:
@@ -75,4 +76,4 @@ def _is_wanted(key: Cohort | Tenure) -> bool:
 
 
 def _slack(key: Cohort | Tenure) -> int:
-    return key.tenures[0]._timing.round_trip_ns // 4 if isinstance(key, Cohort) else 0
+    return key.timing.round_trip_ns // 4 if isinstance(key, Cohort) else 0

@@ -11,6 +11,7 @@
 -- Answers, flat: a number for the kind of outcome, and its fields.
 --   1 token ttl · 2 by token remaining position · 3 ttl · 4 reason remaining · 5 free_in · 6 reason · 7 why detail
 -- and where there is more to say: 8 token ttl state · 9 by token remaining position (refused) · 10 ttl ended
+-- and where there is less: 11 ttl (every one of them was renewed, for the same time)
 --
 -- Nothing is written before all is decided, so that an error on the way leaves everything as it was.
 

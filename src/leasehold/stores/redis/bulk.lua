@@ -28,6 +28,7 @@ local function bulk()
     end
     local records, lives, fresh, events, out = {}, {}, {}, {}, {}
     local minted, watched, at = false, nil, 0
+    local renewed -- the time that all of them have, as long as all are renewed for the same
     for index, field in ipairs(fields) do
         local name = ARGV[field + 1]
         local record, life, time, happened, token, holder = decide(field, fetched[name], floor)
@@ -35,6 +36,11 @@ local function bulk()
             return nil
         end
         records[index], lives[index] = record, string.format('%.0f', life)
+        if index == 1 and not happened then
+            renewed = time
+        elseif happened or time ~= renewed then
+            renewed = nil
+        end
         if happened == 'granted' then
             floor, minted = token, true
             out[at + 1], out[at + 2], out[at + 3] = 1, token, time
@@ -67,7 +73,7 @@ local function bulk()
     if watched then
         redis.call('PUBLISH', prefix .. 'events', cjson.encode(events))
     end
-    return out
+    return renewed and {11, renewed} or out
 end
 
 local done = not disputed and bulk()

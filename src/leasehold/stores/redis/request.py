@@ -6,7 +6,7 @@ since most of a request is always the same, and kept ready. Text is put together
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from leasehold.core.clock import MICROSECOND
 from leasehold.core.ops import Acquire, Release, Renew, Revoke
@@ -24,7 +24,10 @@ PLAIN_FROM: Final = 8
 """The place of an acquire's ``parent``."""
 PLAIN: Final = Acquire("", "", "", 0)[PLAIN_FROM:]
 """What an acquire has from there on that has no parent, no grace and the like."""
-WORDS: Final = {Acquire: 9, Release: 4, Renew: 5, Revoke: 4}
+ACQUIRE_WORDS: Final = 9
+RELEASE_WORDS: Final = 4
+RENEW_WORDS: Final = 5
+REVOKE_WORDS: Final = 4
 EXTRA_WORDS: Final = 9
 HANDOVER_WORDS: Final = 3
 YES: Final = "$1\r\n1\r\n"
@@ -40,39 +43,43 @@ class Requests:
         self._count = len(first)
         self._terms: dict[tuple[str, int, bool, str, str], str] = {}
         self._renewals: dict[Renew, str] = {}
-        self._alone = {kind: f"*{self._count + 1 + WORDS[kind]}\r\n{self._first}{NO}" for kind in WORDS}
+        self._acquire_alone = f"*{self._count + 1 + ACQUIRE_WORDS}\r\n{self._first}{NO}"
+        self._release_alone = f"*{self._count + 1 + RELEASE_WORDS}\r\n{self._first}{NO}"
 
     def of(self, ops: Sequence[Op], now: str = "") -> bytes:
         """Return the request for these operations; with a time to go by, in tests."""
         if len(ops) == 1 and not now:
             op = ops[0]
-            kind = type(op)
-            if kind is Acquire and op[PLAIN_FROM:] == PLAIN:
-                return _bytes(self._alone[kind] + self._acquire(op, "A"))  # type: ignore[arg-type]
-            if kind is Release and not op[2]:
-                return _bytes(self._alone[kind] + _release(op, "L"))  # type: ignore[arg-type]
+            if type(op) is Acquire and op[PLAIN_FROM:] == PLAIN:
+                return _bytes(self._acquire_alone + self._acquire(op, "A"))
+            if type(op) is Release and not op[2]:
+                return _bytes(self._release_alone + _release(op, "L"))
         words = self._count + 1
         parts = [_word(now)]
+        known: dict[Any, str] = self._renewals
         for op in ops:
-            kind = type(op)
-            words += WORDS[kind]
-            if kind is Acquire:
-                if op[PLAIN_FROM:] == PLAIN:
-                    parts.append(self._acquire(op, "A"))  # type: ignore[arg-type]
-                else:
-                    words += EXTRA_WORDS
-                    parts.append(self._acquire(op, "X") + _extras(op))  # type: ignore[arg-type]
-            elif kind is Release:
-                if op[2]:
-                    words += HANDOVER_WORDS
-                    parts.append(_release(op, "H") + _handover(op))  # type: ignore[arg-type]
-                else:
-                    parts.append(_release(op, "L"))  # type: ignore[arg-type]
-            elif kind is Renew:
-                parts.append(self._renewals.get(op) or self._renew(op))  # type: ignore[arg-type]
+            if (renewal := known.get(op)) is not None:
+                words += RENEW_WORDS
+                parts.append(renewal)
             else:
-                parts.append(_revoke(op))  # type: ignore[arg-type]
+                more, text = self._pack(op)
+                words += more
+                parts.append(text)
         return _bytes(f"*{words}\r\n{self._first}{''.join(parts)}")
+
+    def _pack(self, op: Op) -> tuple[int, str]:
+        """Return how many words it takes, and these."""
+        if isinstance(op, Acquire):
+            if op[PLAIN_FROM:] == PLAIN:
+                return ACQUIRE_WORDS, self._acquire(op, "A")
+            return ACQUIRE_WORDS + EXTRA_WORDS, self._acquire(op, "X") + _extras(op)
+        if isinstance(op, Release):
+            if op.successor:
+                return RELEASE_WORDS + HANDOVER_WORDS, _release(op, "H") + _handover(op)
+            return RELEASE_WORDS, _release(op, "L")
+        if isinstance(op, Renew):
+            return RENEW_WORDS, self._renew(op)
+        return REVOKE_WORDS, _revoke(op)
 
     def words(self, *words: str) -> bytes:
         """Return a request with just these words after those that are always the same."""

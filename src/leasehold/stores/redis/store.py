@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 PAGE = 500
 """Names that one call of a scan looks at: others get their turn in between."""
+ALL_RENEWED = 11
 RECORD_FIELDS = 18
 WAITER_FIELDS = 3
 APPLY = ("head.lua", "quick.lua", "turn.lua", "index.lua", "bulk.lua", "table.lua", "apply.lua")
@@ -203,6 +204,12 @@ def _undone(op: Acquire, granted: Granted) -> Release:
 
 def _outcomes(ops: Sequence[Op], answers: list[Any]) -> list[Outcome]:
     """Return the script's answers as outcomes."""
+    if answers[0] == ALL_RENEWED:
+        return [Renewed(answers[1] * MICROSECOND)] * len(ops)
+    return _each(ops, answers)
+
+
+def _each(ops: Sequence[Op], answers: list[Any]) -> list[Outcome]:
     outcomes: list[Outcome] = []
     at = 0
     for op in ops:
