@@ -151,7 +151,7 @@ class AsyncClient(BaseClient):
         self._engine.require_open()
         terms = self._terms.terms(ttl, options)
         await self._listen()
-        place = AsyncPlace(self, make_claim(self._engine, resource, terms, None), terms)
+        place = AsyncPlace(self, make_claim(self._engine, check_resource(resource), terms, None), terms)
         await place.wait(0)
         return place
 
@@ -445,7 +445,10 @@ class AsyncClient(BaseClient):
     ) -> Sequence[AsyncPlace]:
         self._engine.require_open()
         terms = self._terms.terms(ttl, options)
-        return [AsyncPlace(self, make_claim(self._engine, resource, terms, wait), terms) for resource in resources]
+        return [
+            AsyncPlace(self, make_claim(self._engine, check_resource(resource), terms, wait), terms)
+            for resource in resources
+        ]
 
     async def _listen(self) -> None:
         """Have the store know where to call us: at the first use that means to connect, which the loop must not wait for."""

@@ -398,7 +398,7 @@ class Client(BaseClient):
         waiters = self._engine.waiters
         if not waiters.started:
             waiters.start()
-        return make_claim(self._engine, resource, terms, wait)
+        return make_claim(self._engine, check_resource(resource), terms, wait)
 
     def _ask(self, places: Sequence[Place]) -> int:
         """Ask for all of these together, and return when to ask again."""

@@ -6,7 +6,6 @@ import os
 from typing import TYPE_CHECKING
 
 from leasehold.core.claim import Claim
-from leasehold.core.lease import check_resource
 from leasehold.core.ops import Acquire, Loss, Release
 from leasehold.core.timing import to_ns
 from leasehold.errors import ConfigError, InvalidResource
@@ -68,14 +67,14 @@ def check_wait(wait: Duration) -> int:
 
 
 def make_claim(engine: Engine, resource: str, terms: Terms, wait: Duration | None) -> Claim:
-    """Return a fresh attempt, with a lease id of its own."""
+    """Return a fresh attempt, with a lease id of its own, at a resource whose name was checked."""
     timing, ttl_ns, _, _, extras, parent = terms
     if parent is not None:
         refuse_cycle(resource, parent)
     wait_ns = None if wait is None else check_wait(wait)
     now = engine.clock.mark()
     op = Acquire(
-        check_resource(resource),
+        resource,
         engine.ids.new(now),
         engine.holder,
         ttl_ns,

@@ -26,7 +26,7 @@ local function bulk()
     if not fields then
         return nil
     end
-    local records, lives, fresh, events, out = {}, {}, {}, {}, {}
+    local records, lives, fresh, events, out, texts = {}, {}, {}, {}, {}, {}
     local minted, watched, at = false, nil, 0
     local renewed -- the time that all of them have, as long as all are renewed for the same
     for index, field in ipairs(fields) do
@@ -35,7 +35,12 @@ local function bulk()
         if not record then
             return nil
         end
-        records[index], lives[index] = record, string.format('%.0f', life)
+        local text = texts[life]
+        if not text then
+            text = string.format('%.0f', life)
+            texts[life] = text
+        end
+        records[index], lives[index] = record, text
         if index == 1 and not happened then
             renewed = time
         elseif happened or time ~= renewed then

@@ -6,7 +6,7 @@ since most of a request is always the same, and kept ready. Text is put together
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from leasehold.core.clock import MICROSECOND
 from leasehold.core.ops import Acquire, Release, Renew, Revoke
@@ -56,9 +56,9 @@ class Requests:
                 return _bytes(self._release_alone + _release(op, "L"))
         words = self._count + 1
         parts = [_word(now)]
-        known: dict[Any, str] = self._renewals
+        known = self._renewals
         for op in ops:
-            if (renewal := known.get(op)) is not None:
+            if type(op) is Renew and (renewal := known.get(op)) is not None:
                 words += RENEW_WORDS
                 parts.append(renewal)
             else:
@@ -69,16 +69,17 @@ class Requests:
 
     def _pack(self, op: Op) -> tuple[int, str]:
         """Return how many words it takes, and these."""
-        if isinstance(op, Acquire):
+        if type(op) is Acquire:
             if op[PLAIN_FROM:] == PLAIN:
                 return ACQUIRE_WORDS, self._acquire(op, "A")
             return ACQUIRE_WORDS + EXTRA_WORDS, self._acquire(op, "X") + _extras(op)
-        if isinstance(op, Release):
-            if op.successor:
+        if type(op) is Release:
+            if op[2]:
                 return RELEASE_WORDS + HANDOVER_WORDS, _release(op, "H") + _handover(op)
             return RELEASE_WORDS, _release(op, "L")
-        if isinstance(op, Renew):
+        if type(op) is Renew:
             return RENEW_WORDS, self._renew(op)
+        assert isinstance(op, Revoke)
         return REVOKE_WORDS, _revoke(op)
 
     def words(self, *words: str) -> bytes:
