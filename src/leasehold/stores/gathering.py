@@ -1,6 +1,7 @@
-"""Makes one transaction of what several threads ask at the same time, where each costs an entry in a log that is synced.
+"""Makes one request of what several threads ask at the same time.
 
-A few callers are under way at once; whoever comes meanwhile waits, and the first of those then takes all along that
+That is for stores where each request costs an entry in a log that is synced, or where there are more threads than
+connections. A few callers are under way at once; whoever comes meanwhile waits, and the first of those then takes all along that
 have come. Nobody waits for time to pass until more come, so a single caller loses nothing.
 
 An interrupt may end a thread's call at any line. So whoever is under way is known weakly: with the call, its lane is
@@ -9,6 +10,7 @@ given back, wherever that ended.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 import weakref
@@ -63,6 +65,7 @@ class Gathering:
         self._carry_out = carry_out
         self._clock = clock
         self.forget()
+        _all.add(self)
 
     def forget(self) -> None:
         """Know of nobody: at the start, and in a forked child, where those threads are not."""
@@ -167,3 +170,14 @@ class Gathering:
             self._waiting.remove(chosen)
             self._set_out(chosen)
         chosen.call()
+
+
+_all: weakref.WeakSet[Gathering] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for gathering in list(_all):
+        gathering.forget()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -115,7 +115,6 @@ class EtcdStore:
 
     def forget(self) -> None:
         """In a forked child: what there is belongs to the parent."""
-        self._gathering.forget()
         self._leases.forget()
         self._memory.forget()
 

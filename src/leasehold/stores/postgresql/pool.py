@@ -57,6 +57,11 @@ class Pool:
         self._free = threading.Condition()
         self._open = self._waiting = 0
 
+    @property
+    def exhausted(self) -> bool:
+        """Whether all are in use, or somebody waits for one: then there is something to share."""
+        return self._open >= CONNECTIONS and (self._waiting > 0 or not self._idle)
+
     def ask(
         self, statement: Statement, values: Sequence[bytes | None], timeout: float, *, urgent: bool = False
     ) -> bytes:

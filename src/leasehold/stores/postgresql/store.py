@@ -20,6 +20,7 @@ from leasehold.core.ops import Acquire, Held, Release, Renew, Unknown
 from leasehold.errors import LeaseholdError
 from leasehold.stores.answers import contenders, record
 from leasehold.stores.base import Capability, Guarantees
+from leasehold.stores.gathering import Gathering
 from leasehold.stores.postgresql import codec
 from leasehold.stores.postgresql.statements import Statements
 from leasehold.stores.postgresql.trouble import LOCKED, Refused, explain
@@ -90,6 +91,7 @@ class PostgresStore:
         self._pool = Pool(self._address, clock)
         self._statements = Statements(self._address.schema)
         self._namespace = self._address.namespace.encode()
+        self._gathering = Gathering("postgresql", self._apply_together, clock)
         self._checked = False
         self._rehearsed = False
         if str(self._address.listening) in _deaf:
@@ -105,7 +107,10 @@ class PostgresStore:
         if not ops:
             return []
         give_up = self._clock.now() + int(timeout * SECOND)
-        outcomes = self._apply(ops, timeout)
+        if self._pool.exhausted and type(ops[0]) is not Renew:
+            outcomes = self._gathering.apply(ops, give_up)
+        else:
+            outcomes = self._apply(ops, timeout, urgent=type(ops[0]) is Renew)
         if type(ops[0]) is Renew:
             self._insist(ops, outcomes, give_up - int(timeout / 2 * SECOND))
         elif type(ops[0]) is Acquire and random.random() * COLLECT_EVERY < len(ops):
@@ -206,10 +211,14 @@ class PostgresStore:
 
     # --- inside ---------------------------------------------------------------------------------------------------
 
-    def _apply(self, ops: Sequence[Op], timeout: float) -> list[Outcome]:
+    def _apply_together(self, ops: Sequence[Op], give_up: int) -> list[Outcome]:
+        """Carry out what several threads ask that found no connection, over the next one that is free."""
+        return self._apply(ops, max(give_up - self._clock.now(), 1) / SECOND, urgent=False)
+
+    def _apply(self, ops: Sequence[Op], timeout: float, *, urgent: bool) -> list[Outcome]:
         statement, values = self._request(ops, timeout)
         try:
-            answers = self._pool.ask(statement, values, timeout, urgent=type(ops[0]) is Renew)
+            answers = self._pool.ask(statement, values, timeout, urgent=urgent)
         except Refused as refused:
             if refused.code == LOCKED:
                 return [codec.locked(op) for op in ops]
@@ -255,7 +264,7 @@ class PostgresStore:
             if not late or left <= 0:
                 return
             threading.Event().wait(pause)
-            for at, outcome in zip(late, self._apply([ops[at] for at in late], left), strict=True):
+            for at, outcome in zip(late, self._apply([ops[at] for at in late], left, urgent=True), strict=True):
                 outcomes[at] = outcome
 
     def _call(self, ops: Sequence[Op], timeout: float) -> Call:

@@ -70,6 +70,12 @@ class Connections:
         self._free = threading.Condition()
         self._slots: weakref.WeakSet[object] = weakref.WeakSet()
         self._waiting = 0
+        self._full = False
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether all are in use, or somebody waits for one: then there is something to share."""
+        return self._full and (self._waiting > 0 or not self._idle)
 
     def ask(self, request: bytes, limit: Limit, *, answers: int = 1, urgent: bool = False) -> Any:
         """Send a request over some connection, and return the answer, or a list of several.
@@ -158,6 +164,7 @@ class Connections:
                 raise StoreUnavailable("redis", f"the store on {self._address} is closed")
             slot = Slot()
             self._slots.add(slot)
+            self._full = len(self._slots) >= CONNECTIONS
         try:
             return self._connect(slot, limit)
         except BaseException:
@@ -182,6 +189,7 @@ class Connections:
     def _give_back(self, slot: object) -> None:
         with self._free:
             self._slots.discard(slot)
+            self._full = False
             self._free.notify()
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from leasehold.core.clock import MICROSECOND, MILLISECOND
+from leasehold.core.clock import MICROSECOND, MILLISECOND, SECOND
 from leasehold.core.ops import (
     LONGEST_RESERVATION_NS,
     Acquire,
@@ -29,6 +29,7 @@ from leasehold.core.ops import (
 from leasehold.errors import LeaseholdError
 from leasehold.stores.answers import contenders, record, refusal
 from leasehold.stores.base import Capability, Guarantees
+from leasehold.stores.gathering import Gathering
 from leasehold.stores.redis.limit import Limit
 
 if TYPE_CHECKING:
@@ -98,6 +99,7 @@ class RedisStore:
         self._requests = Requests("EVALSHA", self._applying.sha, "1", counter, self._prefix)
         self._questions = Requests("EVALSHA", self._reading.sha, "1", counter, self._prefix)
         self._replication = Replication(address, self._prefix) if address.replicas else None
+        self._gathering = Gathering("redis", self._apply_together, clock)
         self._now_us: Callable[[], int] | None = None
         """For tests: the time that the server is to use."""
 
@@ -110,8 +112,12 @@ class RedisStore:
         """Carry out the operations in one call."""
         if not ops:
             return []
+        if self._connections.exhausted and type(ops[0]) is not Renew:
+            return self._gathering.apply(ops, self._clock.now() + int(timeout * SECOND))
+        return self._apply(ops, timeout, urgent=type(ops[0]) is Renew)
+
+    def _apply(self, ops: Sequence[Op], timeout: float, *, urgent: bool) -> list[Outcome]:
         request = self._requests.of(ops, "" if self._now_us is None else self._time())
-        urgent = type(ops[0]) is Renew
         try:
             if self._replication is not None and self._replication.concerns(ops):
                 return self._replicated(ops, request, timeout, urgent=urgent)
@@ -163,6 +169,10 @@ class RedisStore:
         self._connections.close()
 
     # --- inside ---------------------------------------------------------------------------------------------------
+
+    def _apply_together(self, ops: Sequence[Op], give_up: int) -> list[Outcome]:
+        """Carry out what several threads ask that found no connection, over the next one that is free."""
+        return self._apply(ops, max(give_up - self._clock.now(), 1) / SECOND, urgent=False)
 
     def _replicated(self, ops: Sequence[Op], request: bytes, timeout: float, *, urgent: bool) -> list[Outcome]:
         """Carry out the operations; a grant or renewal that too few replicas have doesn't count."""

@@ -136,7 +136,6 @@ class ZooKeeperStore:
 
     def forget(self) -> None:
         """In a forked child: what there is belongs to the parent."""
-        self._gathering.forget()
         self._desk.abandon()
 
     def _carry_out(self, ops: Sequence[Op], give_up: int) -> list[Outcome]:
