@@ -129,6 +129,21 @@ def test_a_silent_client_is_shown_the_door(node: PaxosNode) -> None:
         assert client.refusal() == "no greeting within 5 s"
 
 
+def test_whoever_has_begun_to_greet_is_not_put_out_for_those_who_say_nothing() -> None:
+    with paxos_cluster(1) as cluster:
+        [node] = cluster.nodes
+        cluster.stop_and_start_inside(node, "prlimit", "--nofile=80:80")  # so that few may be about to greet
+        with contextlib.ExitStack() as silent, RawClient(node.port) as client:
+            nonce = handshake.nonce()
+            client.send(frames.Hello(frames.MAGIC, frames.VERSION, nonce))
+            welcome = client.hear()
+            assert isinstance(welcome, frames.Welcome), welcome
+            others = [silent.enter_context(RawClient(node.port)) for _ in range(40)]
+            assert others[0].refusal() == "too many connections that haven't greeted"
+            client.send(frames.Proof(handshake.prove(b"", handshake.CLIENT, nonce, welcome.nonce)))
+            assert isinstance(client.hear(), frames.Accepted)
+
+
 def test_a_request_that_comes_twice_is_answered_twice_and_done_once(node: PaxosNode) -> None:
     n = 10**15
     op = ops.Acquire("replayed", "my-id", "me", 5 * 10**9)

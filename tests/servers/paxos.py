@@ -150,6 +150,12 @@ class PaxosCluster:
             if wait:
                 node.wait()
 
+    def stop_and_start_inside(self, node: PaxosNode, *command: str) -> None:
+        """Restart it, run by this command."""
+        node.shut_down()
+        node.inside = command
+        self.start(node)
+
     @contextlib.contextmanager
     def standing_still(self) -> Iterator[None]:
         """Connected, and silent: the kernel still takes what is sent."""

@@ -203,6 +203,22 @@ def test_a_namespace_that_somebody_has_deleted_is_made_again(store: ZooKeeperSto
     until(lambda: isinstance(take(store, "job", 30), Granted), "another lease on the same")
 
 
+def test_tokens_go_on_in_a_namespace_that_is_made_again(store: ZooKeeperStore, tree: Tree) -> None:
+    """The servers' own numbers are below what a client had seen elsewhere, and what was added to them is deleted."""
+    first = taken(store, "job", 30, seen_token=10**12).token
+    tree.delete()
+    granted: list[Granted] = []
+
+    def is_granted() -> bool:
+        outcome = take(store, "job", 30)
+        if isinstance(outcome, Granted):
+            granted.append(outcome)
+        return bool(granted)
+
+    until(is_granted, "another lease")
+    assert granted[0].token > first
+
+
 def test_a_folder_that_somebody_has_deleted_is_made_again(store: ZooKeeperStore, tree: Tree) -> None:
     taken(store, "job", 30)
     tree.delete("/sessions")

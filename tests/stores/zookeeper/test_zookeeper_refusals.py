@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 import pytest
@@ -61,6 +62,22 @@ def test_what_is_not_permitted_is_told_at_once(
     assert store._desk.doubts == {}, "nothing was made that would have to be given back"
     tree.protect("/leases", make_acl("world", "anyone", all=True))
     assert not any(isinstance(outcome, Unknown) for outcome in store.apply(ops, timeout=PATIENCE))
+
+
+def test_a_namespace_that_may_not_be_made_again_is_told(zookeeper: ZooKeeperServer) -> None:
+    admin = KazooClient(zookeeper.address)
+    admin.start()
+    with contextlib.closing(open_store(f"zookeeper://{zookeeper.address}/kept", SYSTEM)) as store:
+        taken(store, "job", 30)
+        admin.set_acls("/kept", [make_acl("world", "anyone", read=True, delete=True, admin=True)])
+        admin.delete("/kept/default", recursive=True)
+        # The session's node is gone, too: the first one to ask is told so, and the next one why there is no other.
+        outcomes = [take(store, "other", 30) for _ in range(2)]
+        assert isinstance(outcomes[1], Unknown)
+        assert isinstance(outcomes[1].error, ConfigError), outcomes
+    admin.set_acls("/kept", [make_acl("world", "anyone", all=True)])
+    admin.stop()
+    admin.close()
 
 
 def test_a_quota_that_is_used_up_is_told_at_once(rationed: ZooKeeperServer) -> None:
