@@ -30,8 +30,8 @@ MUTANTS = {
     ),
     "deadline of renewals of many counted from the reply": (
         "runtime/keeper.py",
-        "belief = machine.granted(sent + tenure._timing.safe_time(outcome.ttl_ns))",
-        "belief = machine.granted(now + tenure._timing.safe_time(outcome.ttl_ns))",
+        "belief = machine.granted(sent + timing.safe_time(ttl_ns))",
+        "belief = machine.granted(now + timing.safe_time(ttl_ns))",
         "deadline_counts or outlives",
     ),
     "drained without waiting for the work": (

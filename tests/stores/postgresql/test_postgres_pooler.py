@@ -65,8 +65,8 @@ def test_a_pooler_that_was_not_noticed(pooled: str, open_store: Callable[[str], 
     stores = [open_store(pooled) for _ in range(4)]
     for store in stores:
         store.read(["x"], timeout=20)
-        assert store._pool._idle[0].pooled
-        store._pool._idle[0].pooled = False
+        assert store._connections._idle[0].pooled
+        store._connections._idle[0].pooled = False
     for turn in range(10):
         for store in stores:
             outcome = store.apply([ASK._replace(lease_id=f"{turn}")], timeout=20)[0]

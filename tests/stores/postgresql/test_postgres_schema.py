@@ -108,7 +108,7 @@ def test_an_older_schema_is_brought_up_to_date(
     text = migration._text
     monkeypatch.setattr(migration, "STEPS", (*migration.STEPS, "new.sql"))
     monkeypatch.setattr(migration, "VERSION", VERSION + 1)
-    monkeypatch.setattr("leasehold.stores.postgresql.pool.VERSION", VERSION + 1)
+    monkeypatch.setattr("leasehold.stores.postgresql.connection.VERSION", VERSION + 1)
     monkeypatch.setattr(
         migration, "_text", lambda n: "ALTER TABLE spaces ADD novelty text;" if n == "new.sql" else text(n)
     )

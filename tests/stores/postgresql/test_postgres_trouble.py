@@ -26,6 +26,7 @@ from leasehold.testing.conformance.base import Thread, taken, until
 from tests.needs import not_here
 from tests.servers import free_port
 from tests.servers.postgres import PostgresServer, postgres_server
+from tests.stores.crowding import turns_of_each
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -127,7 +128,7 @@ def test_a_frozen_server_is_unknown_in_time_and_its_late_answer_is_nobodys(
         outcome = store.apply([Acquire("y", "A", "h", SECOND)], timeout=0.3)[0]
         assert SYSTEM.now() - start < 10 * SECOND
         assert "didn't answer within 0.3 s" in str(error_of(outcome))
-        assert store._pool._idle == []
+        assert store._connections._idle == []
         assert isinstance(
             error_of(store.apply([Renew("x", "A", granted.token, SECOND)], timeout=0.3)[0]), StoreUnavailable
         )
@@ -199,7 +200,7 @@ def test_a_server_that_turns_read_only(store: PostgresStore, raw: psycopg.Connec
     assert works(store)
     raw.execute("ALTER DATABASE {} SET default_transaction_read_only = on".format(shared.rpartition("/")[2]))
     try:
-        store._pool._renew()
+        store._connections._drop_idle()
         error = error_of(store.apply([Acquire("y", "A", "h", SECOND)], timeout=20)[0])
         assert "takes no writes" in str(error)
     finally:
@@ -319,7 +320,7 @@ def test_a_statement_timeout_of_the_server(guarded: PostgresServer, open_store: 
 def test_a_server_that_is_too_old(
     shared: str, open_store: Callable[[str], PostgresStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leasehold.stores.postgresql.pool.OLDEST", 990000)
+    monkeypatch.setattr("leasehold.stores.postgresql.connection.OLDEST", 990000)
     error = error_of(open_store(shared).apply([ASK], timeout=20)[0])
     assert isinstance(error, ConfigError)
     assert "is the oldest that works" in str(error)
@@ -339,7 +340,7 @@ def test_all_connections_in_use(store: PostgresStore, raw: psycopg.Connection) -
     raw.execute("BEGIN")
     raw.execute("SELECT FROM leasehold.entries WHERE resource = 'x' FOR UPDATE")
     threads = [Thread(lambda n=n: store.apply([ASK._replace(lease_id=f"B{n}")], timeout=60)[0]) for n in range(20)]  # type: ignore[misc]
-    until(lambda: store._pool._open >= 16 and store._pool._waiting > 0, "all connections in use")
+    until(lambda: len(store._connections._slots) >= 16 and store._connections._waiting > 0, "all connections in use")
     assert isinstance(store.apply([Renew("y", "A", granted.token, 600 * SECOND)], timeout=20)[0], Renewed)
     raw.execute("ROLLBACK")
     assert {type(thread.result(60)) for thread in threads} == {Held}
@@ -378,7 +379,7 @@ def test_a_forked_child_does_not_use_the_sockets_of_its_parent(store: PostgresSt
     if pid == 0:
         code = 1
         try:
-            code = 0 if store._pool._idle == [] and works(store) else 1
+            code = 0 if store._connections._idle == [] and works(store) else 1
         finally:
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
@@ -420,3 +421,8 @@ def test_urls(url: str, shown: str) -> None:
 def test_urls_that_are_refused(url: str) -> None:
     with pytest.raises(ConfigError):
         PostgresStore(StoreURL.parse(url), SYSTEM)
+
+
+def test_whoever_waits_for_a_connection_is_not_overtaken(url: str) -> None:
+    turns = turns_of_each(url)
+    assert turns[0] >= turns[-1] / 20, turns

@@ -13,8 +13,8 @@ from leasehold.core.ops import Acquire, Granted, Held, Notice, Release, Released
 from leasehold.errors import ConfigError, StoreUnavailable
 from leasehold.runtime.clock import SYSTEM
 from leasehold.stores.hosts import Node
+from leasehold.stores.limit import Limit
 from leasehold.stores.redis.address import Login
-from leasehold.stores.redis.limit import Limit
 from leasehold.stores.redis.script import source
 from leasehold.stores.redis.store import APPLY
 from leasehold.stores.redis.wire import Wire, pack

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from leasehold.stores import pool
 from leasehold.stores.redis import connection, subscription, wire
 from leasehold.testing.conformance.base import PATIENCE, Thread, taken
 from tests.stores.interrupting import interrupted_everywhere
@@ -17,9 +18,12 @@ if TYPE_CHECKING:
     from leasehold.stores.redis import RedisStore
 
 
-def test_an_interrupt_at_whatever_line_costs_no_connection(store: RedisStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "CONNECTIONS", 1)
-    for where in interrupted_everywhere(connection, lambda: store.read(["job"], timeout=PATIENCE)):
+@pytest.mark.parametrize("module", [connection, pool])
+def test_an_interrupt_at_whatever_line_costs_no_connection(
+    store: RedisStore, monkeypatch: pytest.MonkeyPatch, module: ModuleType
+) -> None:
+    monkeypatch.setattr(pool, "CONNECTIONS", 1)
+    for where in interrupted_everywhere(module, lambda: store.read(["job"], timeout=PATIENCE)):
         assert store.read(["job"], timeout=PATIENCE) == [None], where
 
 

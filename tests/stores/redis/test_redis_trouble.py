@@ -19,13 +19,15 @@ from leasehold.runtime.clock import SYSTEM
 from leasehold.stores import registry
 from leasehold.stores.base import StoreURL
 from leasehold.stores.hosts import Node
-from leasehold.stores.redis import RedisStore, connection
+from leasehold.stores.pool import CONNECTIONS
+from leasehold.stores.redis import RedisStore
 from leasehold.stores.redis.trouble import explain
 from leasehold.stores.redis.wire import pack
 from leasehold.testing.conformance.base import Thread, until
 from tests.servers import free_port
 from tests.servers.redis import redis_server
 from tests.servers.tunnel import Tunnel
+from tests.stores.crowding import turns_of_each
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -175,14 +177,12 @@ def test_a_blackholed_connect(open_store: Callable[[str], RedisStore]) -> None:
 def test_all_connections_in_use(server: RedisServer, store: RedisStore) -> None:
     ask(store)
     with server.standing_still():
-        threads = [Thread(lambda: ask(store, timeout=2)) for _ in range(connection.CONNECTIONS)]
-        until(
-            lambda: not store._connections._idle and len(store._connections._slots) == connection.CONNECTIONS, "a crowd"
-        )
+        threads = [Thread(lambda: ask(store, timeout=2)) for _ in range(CONNECTIONS)]
+        until(lambda: not store._connections._idle and len(store._connections._slots) == CONNECTIONS, "a crowd")
         error = error_of(ask(store, timeout=0.05))
         assert "in use" in str(error)
         urgent = Thread(lambda: ask(store, Renew("job", "A", 1, SECOND), timeout=2))
-        until(lambda: len(store._connections._slots) == connection.CONNECTIONS + 1, "a connection for the renewal")
+        until(lambda: len(store._connections._slots) == CONNECTIONS + 1, "a connection for the renewal")
     for thread in threads:
         assert isinstance(thread.result(), Granted)
     urgent.result()
@@ -194,9 +194,9 @@ def test_more_threads_than_connections(store: RedisStore) -> None:
             assert isinstance(ask(store, Acquire(name, f"{turn}", "h", SECOND)), Granted)
             assert isinstance(ask(store, Release(name, f"{turn}")), Released)
 
-    for thread in [Thread(lambda n=n: work(f"r{n}")) for n in range(2 * connection.CONNECTIONS)]:  # type: ignore[misc]
+    for thread in [Thread(lambda n=n: work(f"r{n}")) for n in range(2 * CONNECTIONS)]:  # type: ignore[misc]
         thread.result()
-    assert len(store._connections._slots) <= connection.CONNECTIONS
+    assert len(store._connections._slots) <= CONNECTIONS
 
 
 def test_a_closed_store_says_so(store: RedisStore) -> None:
@@ -603,3 +603,8 @@ def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match=r"pip install 'leasehold\[redis\]'"):
         registry.open_store("redis://h", SYSTEM)
     assert [g.store for g in registry.guarantees()].count("redis") == 1
+
+
+def test_whoever_waits_for_a_connection_is_not_overtaken(server: RedisServer) -> None:
+    turns = turns_of_each(server.url)
+    assert turns[0] >= turns[-1] / 20, turns

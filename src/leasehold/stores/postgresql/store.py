@@ -83,12 +83,12 @@ class PostgresStore:
     def __init__(self, url: StoreURL, clock: Clock) -> None:
         # These need psycopg, and what is declared above must be readable without it.
         from leasehold.stores.postgresql.address import PostgresAddress  # noqa: PLC0415
-        from leasehold.stores.postgresql.pool import Pool  # noqa: PLC0415
+        from leasehold.stores.postgresql.connection import Connections  # noqa: PLC0415
 
         self._address = PostgresAddress(url)
         self.url = self._address.url()
         self._clock = clock
-        self._pool = Pool(self._address, clock)
+        self._connections = Connections(self._address, clock)
         self._statements = Statements(self._address.schema)
         self._namespace = self._address.namespace.encode()
         self._gathering = Gathering("postgresql", self._apply_together, clock)
@@ -107,7 +107,7 @@ class PostgresStore:
         if not ops:
             return []
         give_up = self._clock.now() + int(timeout * SECOND)
-        if self._pool.exhausted and type(ops[0]) is not Renew:
+        if self._connections.exhausted and type(ops[0]) is not Renew:
             outcomes = self._gathering.apply(ops, give_up)
         else:
             outcomes = self._apply(ops, timeout, urgent=type(ops[0]) is Renew)
@@ -150,7 +150,7 @@ class PostgresStore:
 
     def close(self) -> None:
         """Close the connections."""
-        self._pool.close()
+        self._connections.close()
 
     # --- beyond it ------------------------------------------------------------------------------------------------
 
@@ -207,7 +207,7 @@ class PostgresStore:
         """Forget some of the entries that have been dead for so many seconds. Where that fails, somebody else does it."""
         values = [self._namespace, str(COLLECT_MOST).encode(), str(kept).encode()]
         with contextlib.suppress(LeaseholdError, Refused):
-            self._pool.ask(self._statements.collect, values, max(timeout, 0.001))
+            self._connections.ask(self._statements.collect, values, max(timeout, 0.001))
 
     # --- inside ---------------------------------------------------------------------------------------------------
 
@@ -218,7 +218,7 @@ class PostgresStore:
     def _apply(self, ops: Sequence[Op], timeout: float, *, urgent: bool) -> list[Outcome]:
         statement, values = self._request(ops, timeout)
         try:
-            answers = self._pool.ask(statement, values, timeout, urgent=urgent)
+            answers = self._connections.ask(statement, values, timeout, urgent=urgent)
         except Refused as refused:
             if refused.code == LOCKED:
                 return [codec.locked(op) for op in ops]
@@ -234,7 +234,7 @@ class PostgresStore:
         """Let the connection get to know the functions, now that there is time: somebody begins to wait."""
         self._rehearsed = True
         with contextlib.suppress(LeaseholdError, Refused):
-            self._pool.ask(self._statements.rehearse, [self._namespace], min(timeout, REHEARSED_WITHIN))
+            self._connections.ask(self._statements.rehearse, [self._namespace], min(timeout, REHEARSED_WITHIN))
 
     def _request(self, ops: Sequence[Op], timeout: float) -> tuple[Statement, list[bytes]]:
         """Return the call for these: a lone plain one has a shorter way."""
@@ -299,7 +299,7 @@ class PostgresStore:
 
     def _read(self, statement: Statement, values: Sequence[bytes], timeout: float) -> Any:
         try:
-            return json.loads(self._pool.ask(statement, [self._namespace, *values], timeout))
+            return json.loads(self._connections.ask(statement, [self._namespace, *values], timeout))
         except Refused as refused:
             raise explain(refused, self._address) from None
 

@@ -20,7 +20,7 @@ from leasehold.core.clock import SECOND
 from leasehold.core.ops import Event, EventKind, Notice, Summons
 from leasehold.errors import LeaseholdError
 from leasehold.stores.doorbell import Doorbell
-from leasehold.stores.postgresql.pool import connect
+from leasehold.stores.postgresql.connection import connect
 from leasehold.stores.postgresql.trouble import Refused
 
 if TYPE_CHECKING:

@@ -30,6 +30,7 @@ class Wire:
     def __init__(self, conninfo: bytes, timeout: float, clock: Clock) -> None:
         self._clock = clock
         self.used_ns = 0
+        self.slot: object = None
         self.pooled = False
         """A pooler stands between: nothing of this connection lasts from one statement to the next."""
         self._prepared: set[bytes] = set()

@@ -19,8 +19,8 @@ from leasehold.stores.redis.wire import pack, refusal
 
 if TYPE_CHECKING:
     from leasehold.errors import LeaseholdError
+    from leasehold.stores.limit import Limit
     from leasehold.stores.redis.address import RedisAddress
-    from leasehold.stores.redis.limit import Limit
 
 
 class InCluster:

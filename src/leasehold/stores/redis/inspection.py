@@ -10,8 +10,8 @@ from leasehold.stores.redis.wire import pack, refusal
 
 if TYPE_CHECKING:
     from leasehold.stores.hosts import Node
+    from leasehold.stores.limit import Limit
     from leasehold.stores.redis.address import RedisAddress
-    from leasehold.stores.redis.limit import Limit
     from leasehold.stores.redis.wire import Wire
 
 OLDEST: Final = (6, 2)

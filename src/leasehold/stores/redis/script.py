@@ -9,8 +9,8 @@ from leasehold.stores.redis.trouble import Elsewhere, NoScript
 from leasehold.stores.redis.wire import pack
 
 if TYPE_CHECKING:
+    from leasehold.stores.limit import Limit
     from leasehold.stores.redis.connection import Connections
-    from leasehold.stores.redis.limit import Limit
 
 ATTEMPTS_LEFT: Final = (3, 2, 1, 0)
 

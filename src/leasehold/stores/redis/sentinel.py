@@ -16,8 +16,8 @@ from leasehold.stores.redis.wire import pack, refusal
 
 if TYPE_CHECKING:
     from leasehold.errors import LeaseholdError
+    from leasehold.stores.limit import Limit
     from leasehold.stores.redis.address import RedisAddress
-    from leasehold.stores.redis.limit import Limit
 
 DOWN: Final = {"s_down", "o_down", "disconnected"}
 

@@ -30,7 +30,7 @@ from leasehold.errors import LeaseholdError
 from leasehold.stores.answers import contenders, record, refusal
 from leasehold.stores.base import Capability, Guarantees
 from leasehold.stores.gathering import Gathering
-from leasehold.stores.redis.limit import Limit
+from leasehold.stores.limit import Limit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -23,8 +23,8 @@ from leasehold.core.clock import SECOND
 from leasehold.core.ops import Event, EventKind, Notice, Summons
 from leasehold.errors import LeaseholdError, StoreUnavailable
 from leasehold.stores.doorbell import Doorbell
+from leasehold.stores.limit import Limit
 from leasehold.stores.redis.connection import to_master
-from leasehold.stores.redis.limit import Limit
 from leasehold.stores.redis.wire import check, pack
 
 if TYPE_CHECKING:

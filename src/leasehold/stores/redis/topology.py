@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from leasehold.stores.hosts import Node
+    from leasehold.stores.limit import Limit
     from leasehold.stores.redis.address import Login, RedisAddress
-    from leasehold.stores.redis.limit import Limit
 
 
 class Topology(Protocol):

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from leasehold.errors import LeaseholdError
     from leasehold.stores.hosts import Node
+    from leasehold.stores.limit import Limit
     from leasehold.stores.redis.address import Login
-    from leasehold.stores.redis.limit import Limit
 
 RECEIVE: Final = 16384
 AT_ONCE: Final = 16384
@@ -102,7 +102,6 @@ class Wire:
         self.socket: socket.socket = self._connection._sock  # noqa: SLF001 - past the command layer
         self.used_ns = 0
         self.slot: object = None
-        """What lasts as long as this one does."""
         self._timeout = 0.0
         self._in_kernel = not login.tls
         if self._in_kernel:

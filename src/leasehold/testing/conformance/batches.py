@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,18 +9,12 @@ import pytest
 from leasehold.core.lease import encode_metadata
 from leasehold.core.ops import Acquire, Granted, Held, Lost, NotHeld, Release, Released, Renew, Renewed, Revoke
 from leasehold.errors import ConfigError
-from leasehold.testing.conformance.base import PATIENCE, Case, Thread, new_id, ns, taken, until
+from leasehold.testing.conformance.base import PATIENCE, Case, new_id, ns, taken
 
 if TYPE_CHECKING:
     from leasehold.core.ops import Op
     from leasehold.stores.base import Store
     from leasehold.testing.faces import Face
-
-
-MANY_THREADS = 40
-"""More than any store has connections."""
-ENOUGH = 60
-"""Turns of the busiest one, after which it is seen whether all have had some."""
 
 
 class Batches(Case):
@@ -88,22 +80,3 @@ class Batches(Case):
         with pytest.raises(ConfigError):
             face.acquire("job", ttl=30, metadata={"k": fits["k"] + "x"})
         assert face.get("job") is None
-
-    def test_none_of_many_threads_is_left_out(self, store: Store) -> None:
-        """Each asks again as soon as it is answered: who waits must not be overtaken by that for ever."""
-        done = [0] * MANY_THREADS
-        over = threading.Event()
-
-        def ask(number: int) -> None:
-            while not over.is_set():
-                lease_id = new_id()
-                taken(store, f"job/{number}", 30, lease_id)
-                assert isinstance(store.apply([Release(f"job/{number}", lease_id)], timeout=PATIENCE)[0], Released)
-                done[number] += 1
-
-        threads = [Thread(partial(ask, number)) for number in range(MANY_THREADS)]
-        until(lambda: max(done) >= ENOUGH, "some turns")
-        over.set()
-        for thread in threads:
-            thread.result()
-        assert min(done) * 20 >= max(done), done

@@ -1,17 +1,15 @@
-"""The connections of a store, the last one used first. Who finds all in use waits for one; renewals don't."""
+"""The connections of a store: what is asked over them, and how one is made."""
 
 from __future__ import annotations
 
-import contextlib
-import os
-import threading
-import weakref
 from typing import TYPE_CHECKING, Final
 
 import psycopg
 
 from leasehold.core.clock import SECOND
 from leasehold.errors import ConfigError, LeaseholdError, StoreUnavailable
+from leasehold.stores.limit import Limit
+from leasehold.stores.pool import TRUSTED_NS, Pool
 from leasehold.stores.postgresql.migration import VERSION, migrate, ours, too_new, too_old
 from leasehold.stores.postgresql.trouble import (
     AGAIN,
@@ -32,35 +30,18 @@ if TYPE_CHECKING:
     from leasehold.stores.postgresql.address import PostgresAddress
     from leasehold.stores.postgresql.statements import Statement
 
-CONNECTIONS: Final = 16
-"""How many a store opens."""
 OLDEST: Final = 130000
-TRUSTED_NS: Final = SECOND // 10
-"""A connection that was idle for longer is looked at before it is used: the server may have closed it."""
 ATTEMPTS: Final = 5
 """How often a statement is sent that the server undid, and wants to be sent again."""
 
 
-class Pool:
-    """Connections to one database."""
+class Connections(Pool[Wire]):
+    """Those to one database."""
 
     def __init__(self, address: PostgresAddress, clock: Clock) -> None:
+        super().__init__(STORE, address)
         self._address = address
         self._clock = clock
-        self._closed = False
-        self.forget()
-        _all.add(self)
-
-    def forget(self) -> None:
-        """Have no connections: at the start, and in a forked child, where those that there are belong to the parent."""
-        self._idle: list[Wire] = []
-        self._free = threading.Condition()
-        self._open = self._waiting = 0
-
-    @property
-    def exhausted(self) -> bool:
-        """Whether all are in use, or somebody waits for one: then there is something to share."""
-        return self._open >= CONNECTIONS and (self._waiting > 0 or not self._idle)
 
     def ask(
         self, statement: Statement, values: Sequence[bytes | None], timeout: float, *, urgent: bool = False
@@ -82,13 +63,6 @@ class Pool:
                 return answer
         raise AssertionError
 
-    def close(self) -> None:
-        """Close all; one that is in use is closed by whoever uses it."""
-        self._closed = True
-        self._renew()
-        with self._free:
-            self._free.notify_all()
-
     # --- one request ----------------------------------------------------------------------------------------------
 
     def _ask(
@@ -100,7 +74,7 @@ class Pool:
             wire = None
         now = self._clock.now()
         if wire is None or (now - wire.used_ns > TRUSTED_NS and wire.pending(0)):
-            wire = self._another(wire, timeout, urgent=urgent)
+            wire = self._another(wire, Limit(self._clock, timeout), urgent=urgent)
         wire.used_ns = now
         try:
             answer = wire.ask(statement, values, timeout)
@@ -124,68 +98,18 @@ class Pool:
         """Keep the connection if it is still good for something."""
         if refused.code in (*ELSEWHERE, *MISSING):
             self._drop(wire)
-            self._renew()
+            self._drop_idle()
             return
         if refused.code in UNPREPARED:
             wire.pooled = True
         self._put_back(wire)
 
-    def _put_back(self, wire: Wire) -> None:
-        if self._closed:
-            self._drop(wire)
-            return
-        self._idle.append(wire)
-        if self._waiting:
-            with self._free:
-                self._free.notify()
-
-    def _renew(self) -> None:
-        """Close what is idle, since another server may answer now."""
-        while self._idle:
-            self._drop(self._idle.pop())
-
-    def _drop(self, wire: Wire) -> None:
-        wire.close()
-        self._lessen()
-
-    def _lessen(self) -> None:
-        with self._free:
-            self._open -= 1
-            self._free.notify()
-
-    # --- another connection ---------------------------------------------------------------------------------------
-
-    def _another(self, spoilt: Wire | None, timeout: float, *, urgent: bool) -> Wire:
-        """Return a connection that works: an idle one, or a new one."""
-        while spoilt is not None:
-            self._drop(spoilt)
-            try:
-                spoilt = self._idle.pop()
-            except IndexError:
-                break
-            if not spoilt.pending(0):
-                return spoilt
-        give_up = self._clock.now() + int(timeout * SECOND)
-        with self._free:
-            while self._open >= CONNECTIONS and not urgent and not self._closed:
-                left = (give_up - self._clock.now()) / SECOND
-                if left <= 0:
-                    raise StoreUnavailable(STORE, f"all {CONNECTIONS} connections were in use for {timeout:g} s")
-                self._waiting += 1
-                try:
-                    self._free.wait(left)
-                finally:
-                    self._waiting -= 1
-                with contextlib.suppress(IndexError):
-                    return self._idle.pop()
-            if self._closed:
-                raise StoreUnavailable(STORE, f"the store on {self._address} is closed")
-            self._open += 1
+    def _connect(self, limit: Limit) -> Wire:
         try:
-            return connect(self._address, max(0.001, (give_up - self._clock.now()) / SECOND), self._clock)
-        except BaseException:
-            self._lessen()
-            raise
+            left = limit.left()
+        except TimeoutError:
+            raise StoreUnavailable(STORE, f"there was no connection to {self._address} in time") from None
+        return connect(self._address, left, self._clock)
 
 
 def connect(address: PostgresAddress, timeout: float, clock: Clock) -> Wire:
@@ -248,14 +172,3 @@ def _check(wire: Wire, address: PostgresAddress, timeout: float) -> None:
         raise too_new(found, address.schema)
     if found < VERSION:
         raise too_old(found, address)
-
-
-_all: weakref.WeakSet[Pool] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    for pool in list(_all):
-        pool.forget()
-
-
-os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,26 @@
+"""Ctrl-C at whatever line costs no connection."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from leasehold.stores import pool
+from leasehold.stores.postgresql import connection, wire
+from leasehold.testing.conformance.base import PATIENCE
+from tests.stores.interrupting import interrupted_everywhere
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from leasehold.stores.postgresql import PostgresStore
+
+
+@pytest.mark.parametrize("module", [connection, pool, wire])
+def test_an_interrupt_at_whatever_line_costs_no_connection(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch, module: ModuleType
+) -> None:
+    monkeypatch.setattr(pool, "CONNECTIONS", 1)
+    for where in interrupted_everywhere(module, lambda: store.read(["job"], timeout=PATIENCE)):
+        assert store.read(["job"], timeout=PATIENCE) == [None], where
