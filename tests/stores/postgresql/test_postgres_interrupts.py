@@ -1,4 +1,4 @@
-"""Ctrl-C at whatever line costs no connection."""
+"""Ctrl-C at whatever line costs no connection, and nothing that was said without a word about it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold.stores import pool
-from leasehold.stores.postgresql import connection, wire
+from leasehold.stores import listening, pool
+from leasehold.stores.postgresql import connection, subscription, wire
 from leasehold.testing.conformance.base import PATIENCE
+from tests.stores.hearing import hides_no_event
 from tests.stores.interrupting import interrupted_everywhere
 
 if TYPE_CHECKING:
@@ -24,3 +25,11 @@ def test_an_interrupt_at_whatever_line_costs_no_connection(
     monkeypatch.setattr(pool, "CONNECTIONS", 1)
     for where in interrupted_everywhere(module, lambda: store.read(["job"], timeout=PATIENCE)):
         assert store.read(["job"], timeout=PATIENCE) == [None], where
+
+
+@pytest.mark.parametrize("module", [listening, subscription, wire])
+def test_an_interrupt_at_whatever_line_hides_no_event(store: PostgresStore, module: ModuleType) -> None:
+    subscribed = store.subscribe("job/")
+    assert subscribed is not None
+    hides_no_event(store, subscribed, "job/", module)
+    subscribed.close()

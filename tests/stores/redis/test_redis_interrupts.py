@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold.stores import pool
+from leasehold.stores import listening, pool
 from leasehold.stores.redis import connection, subscription, wire
-from leasehold.testing.conformance.base import PATIENCE, Thread, taken
+from leasehold.testing.conformance.base import PATIENCE
+from tests.stores.hearing import hides_no_event
 from tests.stores.interrupting import interrupted_everywhere
 
 if TYPE_CHECKING:
@@ -27,24 +28,8 @@ def test_an_interrupt_at_whatever_line_costs_no_connection(
         assert store.read(["job"], timeout=PATIENCE) == [None], where
 
 
-@pytest.mark.parametrize("module", [subscription, wire])
+@pytest.mark.parametrize("module", [listening, subscription, wire])
 def test_an_interrupt_at_whatever_line_hides_no_event(
     open_store: Callable[[], RedisStore], store: RedisStore, module: ModuleType
 ) -> None:
-    subscribed = open_store().subscribe("job/")
-    names: list[str] = []
-
-    def hear() -> list[str] | None:
-        news = subscribed.get(PATIENCE)
-        return None if news is None else [event.resource for event in news]
-
-    def happen_and_hear() -> None:
-        names.append(f"job/{len(names)}")
-        Thread(lambda: taken(store, names[-1], 30)).result()
-        assert hear() == [names[-1]]
-
-    for where in interrupted_everywhere(module, happen_and_hear):
-        heard = hear()
-        assert heard is None or heard == [names[-1]], where
-        if heard is None and subscribed._news:
-            assert hear() == [names[-1]], where
+    hides_no_event(store, open_store().subscribe("job/"), "job/", module)

@@ -6,7 +6,9 @@ the server's name not counted, which the system looks up.
 
 from __future__ import annotations
 
+import os
 import select
+import socket
 from typing import TYPE_CHECKING, Final
 
 import psycopg
@@ -74,6 +76,15 @@ class Wire:
         self._connection.consume_input()
         while (notify := self._connection.notifies()) is not None:
             yield notify.relname.decode(), notify.extra.decode()
+
+    def fileno(self) -> int:
+        """Return its descriptor, which is libpq's, and stays so."""
+        return self.socket
+
+    def shut_down(self) -> None:
+        """Let whoever listens find it closed."""
+        with socket.socket(fileno=os.dup(self.socket)) as same:
+            same.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Close it."""

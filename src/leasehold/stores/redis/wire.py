@@ -193,6 +193,14 @@ class Wire:
         """Whether there is something to receive, an end included, within that time. In use, that is bad news."""
         return bool(self._reader.has_data() or self._decrypted() or self._idle.poll(seconds * 1000))
 
+    def fileno(self) -> int:
+        """Return its descriptor."""
+        return self.socket.fileno()
+
+    def shut_down(self) -> None:
+        """Let whoever listens find it closed."""
+        self.socket.shutdown(socket.SHUT_RDWR)
+
     def close(self) -> None:
         """Close it."""
         self._connection.disconnect()
