@@ -340,7 +340,7 @@ def test_all_connections_in_use(store: PostgresStore, raw: psycopg.Connection) -
     raw.execute("BEGIN")
     raw.execute("SELECT FROM leasehold.entries WHERE resource = 'x' FOR UPDATE")
     threads = [Thread(lambda n=n: store.apply([ASK._replace(lease_id=f"B{n}")], timeout=60)[0]) for n in range(20)]  # type: ignore[misc]
-    until(lambda: len(store._connections._slots) >= 16 and store._connections._waiting > 0, "all connections in use")
+    until(lambda: len(store._connections._slots) >= 16 and len(store._connections._queue) > 0, "all connections in use")
     assert isinstance(store.apply([Renew("y", "A", granted.token, 600 * SECOND)], timeout=20)[0], Renewed)
     raw.execute("ROLLBACK")
     assert {type(thread.result(60)) for thread in threads} == {Held}

@@ -68,16 +68,14 @@ class Connections(Pool[Wire]):
     def _ask(
         self, statement: Statement, values: Sequence[bytes | None], timeout: float, *, urgent: bool
     ) -> bytes | None:
-        try:
-            wire = self._idle.pop()
-        except IndexError:
-            wire = None
-        now = self._clock.now()
+        wire = self._idle_one(urgent=urgent)
+        limit = Limit(self._clock, timeout)
+        now = limit.began_ns
         if wire is None or (now - wire.used_ns > TRUSTED_NS and wire.pending(0)):
-            wire = self._another(wire, Limit(self._clock, timeout), urgent=urgent)
+            wire = self._another(wire, limit, urgent=urgent)
         wire.used_ns = now
         try:
-            answer = wire.ask(statement, values, timeout)
+            answer = wire.ask(statement, values, limit.left())
         except Refused as refused:
             self._after(refused, wire)
             raise

@@ -55,11 +55,7 @@ class Connections(Pool[Wire]):
         Raises errors of ours; of several answers, only the first one's refusal. It is never sent twice: what became
         of one without an answer isn't known here.
         """
-        idle = self._idle
-        try:
-            wire = idle.pop()
-        except IndexError:
-            wire = None
+        wire = self._idle_one(urgent=urgent)
         now = limit.began_ns
         if wire is None or (now - wire.used_ns > TRUSTED_NS and wire.pending(0)):
             wire = self._another(wire, limit, urgent=urgent)
