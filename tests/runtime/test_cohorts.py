@@ -10,16 +10,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from leasehold.core.clock import SECOND
 from leasehold.core.holder import State
 from leasehold.core.ops import Renew
+from leasehold.runtime import agenda, cohort, keeper
 from leasehold.runtime.clock import SYSTEM
 from leasehold.runtime.host import HERE
 from leasehold.stores.registry import open_store
 from leasehold.testing import FaultyStore
 from leasehold.testing.conformance.base import PATIENCE, until
+from tests.stores.interrupting import interrupted_everywhere
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import ModuleType
 
     from leasehold import Client
     from leasehold.client.lease import Lease
@@ -140,3 +144,35 @@ def test_what_is_released_is_not_kept_until_it_would_be_renewed(client: Client, 
         leases.pop().release()
     client.acquire("another", ttl=1)  # wakes the threads up
     until(lambda: not any(reference() for reference in known), "all to be forgotten")
+
+
+def test_a_renewal_out_of_turn_is_not_put_off_by_what_was_decided_before(client: Client) -> None:
+    lease = client.acquire("job", ttl=30)
+    until(lambda: lease._cohort is not None, "the keeper to have it")
+    engine, before = client._engine, lease._cohort
+    engine.keeper.renew_soon(lease)
+    assert not engine.keeper._form([lease], [before], SYSTEM.now() + 10 * SECOND)
+    assert lease._cohort is not before
+
+
+@pytest.mark.parametrize("module", [agenda, cohort, keeper])
+def test_an_interrupt_leaves_no_lease_without_a_renewal_and_a_watch(client: Client, module: ModuleType) -> None:
+    lease = client.acquire("job", ttl=30)
+    until(lambda: lease._cohort is not None, "the keeper to have it")
+    engine = client._engine
+
+    def is_known() -> bool:
+        mine = lease._cohort
+        assert mine is not None
+        agendas = (mine.lane, engine.watchdog._agenda)
+        return all(mine in one._new or mine in one._schedule for one in agendas)
+
+    for where in interrupted_everywhere(module, lambda: engine.keeper.renew_soon(lease)):
+        until(is_known, f"it to be in both agendas, after an interrupt at {where}")
+
+
+def test_a_renewal_has_no_more_time_than_the_parent(client: Client) -> None:
+    parent = client.acquire("parent", ttl=30)
+    child = client.acquire("child", ttl=None, parent=parent)
+    assert keeper._soonest_over([child]) == parent._over_ns
+    assert keeper._soonest_over([parent, child]) == parent._over_ns

@@ -60,6 +60,19 @@ def test_those_who_come_meanwhile_go_together_and_each_gets_its_own() -> None:
     assert not server.gathering._under_way
 
 
+def test_who_has_much_time_does_not_go_with_somebody_who_has_little() -> None:
+    server = Server()
+    threads = server.fill()
+    for n, (name, seconds) in enumerate((("10", 10), ("11", 60), ("12", 9), ("13", 50)), 1):
+        threads.append(server.ask(name, seconds=seconds))
+        server.waiting(n)
+    server.open.set()
+    for thread in threads:
+        thread.result()
+    for call in server.calls[LANES:]:
+        assert {"10", "12"}.issuperset(call) or {"11", "13"}.issuperset(call), server.calls
+
+
 def test_those_about_one_resource_go_one_after_the_other() -> None:
     server = Server()
     threads = server.fill()

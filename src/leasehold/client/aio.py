@@ -278,6 +278,7 @@ class AsyncClient(BaseClient):
         """
         store = transactional(self._engine)
         terms = self._terms.terms(ttl, options)
+        check_resource(resource)
         await self._listen()
         op = request(make_claim(self._engine, resource, terms, 0), options)
         return AsyncGrant(self._engine, op, terms, (await store.apply_in_async(connection, [op]))[0])

@@ -91,24 +91,39 @@ class Keeper:
                 alike.setdefault((id(timing), tenure._deadline_ns - sent, about), []).append(tenure)
         for (_, safe, _), some in alike.items():
             sent = min([tenure._sent_ns for tenure in some])
-            self._form(some, renew_at(some[0]._timing, sent, safe, None, self._host.random()))
+            due = renew_at(some[0]._timing, sent, safe, None, self._host.random())
+            self._form(some, [None] * len(some), due)
 
     def renew_soon(self, tenure: Tenure) -> None:
         """Renew now, out of turn: there is news about this lease."""
         before = tenure._cohort
-        self._form([tenure], self._clock.now())
+        while not self._form([tenure], [before], self._clock.now()):
+            before = tenure._cohort  # somebody has moved it meanwhile
         if before is not None:
             self._drop_empty(before)
 
-    def _form(self, tenures: list[Tenure], due_ns: int | None) -> None:
-        """Let these be renewed together then; None: not any more, so that nothing but their end is to come."""
+    def _form(self, tenures: list[Tenure], whence: Sequence[Cohort | None], due_ns: int | None) -> bool:
+        """Let these be renewed together then; None: not any more, so that nothing but their end is to come.
+
+        Only those that are still where they are thought to be; False: none of them is.
+        """
         timing = tenures[0]._timing
         lane = self._lane(timing)
         deadline = min([t._deadline_ns for t in tenures])
-        cohort = Cohort(lane, tenures, deadline if due_ns is None else due_ns + timing.round_trip_ns)
-        if due_ns is not None:
-            lane.set(cohort, due_ns)
-        self._watchdog.watch(cohort, deadline)
+        cohort = Cohort(lane, timing, deadline if due_ns is None else due_ns + timing.round_trip_ns)
+        try:
+            cohort.take_in(tenures, whence)
+            self._enter(cohort, due_ns, deadline)
+        except BaseException:
+            self._enter(cohort, due_ns, deadline)  # an interrupt must not leave them out
+            raise
+        return bool(cohort.tenures)
+
+    def _enter(self, cohort: Cohort, due_ns: int | None, deadline_ns: int) -> None:
+        if cohort.tenures:
+            if due_ns is not None:
+                cohort.lane.set(cohort, due_ns)
+            self._watchdog.watch(cohort, deadline_ns)
 
     def _drop_empty(self, cohort: Cohort) -> None:
         """Don't keep what all have left until it would be due, which may be hours."""
@@ -185,22 +200,23 @@ class Keeper:
         would miss the news that it is asked for.
         """
         together: list[Tenure] = []
+        whence: list[Cohort | None] = []
         timing: Timing | None = None
         ttl_ns = 0
         belief = machine.granted(now)
         for tenure, cohort, outcome in zip(tenures, before, outcomes, strict=True):
             if type(outcome) is Renewed:
                 if tenure._timing is not timing or outcome.ttl_ns != ttl_ns:
-                    self._go_on(together, sent, belief)
-                    together = []
+                    self._go_on(together, whence, sent, belief)
+                    together, whence = [], []
                     timing, ttl_ns = tenure._timing, outcome.ttl_ns
                     belief = machine.granted(sent + timing.safe_time(ttl_ns))
                 if outcome.ended == tenure._ended and tenure._confirm(belief, sent, now):
-                    if tenure._cohort is cohort:
-                        together.append(tenure)
+                    together.append(tenure)
+                    whence.append(cohort)
                     continue
             self._tell(tenure, cohort, outcome, sent, now)
-        self._go_on(together, sent, belief)
+        self._go_on(together, whence, sent, belief)
 
     def _tell(self, tenure: Tenure, before: Cohort | None, outcome: Outcome, sent: int, now: int) -> None:
         """Tell one lease its answer, and do what follows for it alone."""
@@ -212,12 +228,12 @@ class Keeper:
         if due is None and tenure._carried:
             tenure._cohort = None
         elif tenure._belief.state is not State.LOST:
-            self._form([tenure], due)
+            self._form([tenure], [before], due)
 
-    def _go_on(self, tenures: list[Tenure], sent: int, belief: Holder) -> None:
+    def _go_on(self, tenures: list[Tenure], whence: list[Cohort | None], sent: int, belief: Holder) -> None:
         if tenures:
             safe = belief.deadline_ns - sent
-            self._form(tenures, renew_at(tenures[0]._timing, sent, safe, None, self._host.random()))
+            self._form(tenures, whence, renew_at(tenures[0]._timing, sent, safe, None, self._host.random()))
 
     def ask_for_riders(self, tenure: Tenure, renewed: Outcome) -> Outcome:
         """Ask for each lease that this renewal would carry along; where one gets no answer, it doesn't count yet."""
@@ -264,8 +280,10 @@ class Keeper:
 
 
 def _soonest_over(tenures: list[Tenure]) -> int:
-    """Return when the first of them is over. Many share one belief, and are asked once."""
-    return min([belief.over_ns for belief in {id(t._belief): t._belief for t in tenures}.values()])
+    """Return when the first of them is over. Many share one belief, and are asked once; not those under a parent."""
+    beliefs = {id(t._belief): t._belief for t in tenures if t._parent is None}
+    below = [t._over_ns for t in tenures if t._parent is not None]
+    return min([belief.over_ns for belief in beliefs.values()] + below)
 
 
 def _slack(cohort: Cohort) -> int:

@@ -142,7 +142,7 @@ class Gathering:
             for caller in self._waiting:
                 wanted = [op.resource for op in caller.ops]
                 fits = count + len(wanted) <= MOST_OPS and names.isdisjoint(wanted)
-                if caller.give_up <= now or not fits:
+                if not fits or not _alike(caller.give_up - now, me.give_up - now):
                     others.append(caller)
                     continue
                 party.append(caller)
@@ -170,6 +170,11 @@ class Gathering:
             self._waiting.remove(chosen)
             self._set_out(chosen)
         chosen.call()
+
+
+def _alike(one: int, other: int) -> bool:
+    """Whether they have about as much time: who goes along has no more than the one with the least."""
+    return 0 < one <= 2 * other and other <= 2 * one
 
 
 _all: weakref.WeakSet[Gathering] = weakref.WeakSet()

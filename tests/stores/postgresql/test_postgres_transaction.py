@@ -13,10 +13,10 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session, sessionmaker
 
-from leasehold import Client
+from leasehold import AsyncClient, Client
 from leasehold.core.clock import SECOND
 from leasehold.core.ops import Acquire, Granted, Held, Release, Renew, Renewed, Unknown
-from leasehold.errors import ConfigError
+from leasehold.errors import ConfigError, InvalidResource
 from leasehold.runtime.clock import SYSTEM
 from leasehold.stores.base import Transactional
 from leasehold.testing.conformance.base import Thread, taken, until
@@ -318,3 +318,15 @@ def test_text_is_not_only_ascii(store: PostgresStore, connection: Any) -> None:
     assert record is not None
     assert record.metadata == {"ü": "'"}
     assert SYSTEM.wall_us() > record.granted_us - 10**9
+
+
+@pytest.mark.parametrize("name", ["", "/x//y/", "a\nb", 7])
+def test_a_bad_name_is_refused_by_both_faces(url: str, shared: str, name: Any) -> None:
+    async def ask() -> None:
+        async with AsyncClient(url) as client, await psycopg.AsyncConnection.connect(shared) as connection:
+            with pytest.raises(InvalidResource):
+                await client.acquire_in(connection, name, ttl=5)
+
+    asyncio.run(ask())
+    with Client(url) as client, psycopg.connect(shared) as connection, pytest.raises(InvalidResource):
+        client.acquire_in(connection, name, ttl=5)

@@ -116,6 +116,10 @@ def _outcome(op: Op, answer: list[Any]) -> Outcome:
             return locked(op)
 
 
+class Locked(StoreUnavailable):
+    """Somebody's transaction was in the way for too long."""
+
+
 def locked(op: Op) -> Unknown:
     """Return the outcome where somebody's transaction was in the way for too long."""
-    return Unknown(StoreUnavailable(STORE, f"{op.resource!r} is locked by somebody's transaction"))
+    return Unknown(Locked(STORE, f"{op.resource!r} is locked by somebody's transaction"))

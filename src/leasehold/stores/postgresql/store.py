@@ -109,6 +109,7 @@ class PostgresStore:
         give_up = self._clock.now() + int(timeout * SECOND)
         if self._connections.exhausted and type(ops[0]) is not Renew:
             outcomes = self._gathering.apply(ops, give_up)
+            self._ask_alone(ops, outcomes, give_up)
         else:
             outcomes = self._apply(ops, timeout, urgent=type(ops[0]) is Renew)
         if type(ops[0]) is Renew:
@@ -255,6 +256,15 @@ class PostgresStore:
         if type(op) is Release and not op.successor and not op.abandon:
             return self._statements.release, [self._namespace, op.resource.encode(), op.lease_id.encode(), patience]
         return self._statements.apply, [self._namespace, codec.batch(ops), patience]
+
+    def _ask_alone(self, ops: Sequence[Op], outcomes: list[Outcome], give_up: int) -> None:
+        """Ask again, apart from others, for what was locked: maybe not here, and together there is less time to wait."""
+        locked = [at for at, o in enumerate(outcomes) if isinstance(o, Unknown) and isinstance(o.error, codec.Locked)]
+        left = (give_up - self._clock.now()) / SECOND
+        if locked and left > 0:
+            again = self._apply([ops[at] for at in locked], left, urgent=False)
+            for at, outcome in zip(locked, again, strict=True):
+                outcomes[at] = outcome
 
     def _insist(self, ops: Sequence[Op], outcomes: list[Outcome], give_up: int) -> None:
         """Ask again, a few times, for the renewals without an answer, while there is plenty of time."""
