@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from leasehold import AsyncClient, Client
 from leasehold.core.clock import SECOND
-from leasehold.core.ops import Acquire, Granted, Held, Release, Renew, Renewed, Unknown
+from leasehold.core.ops import Acquire, Granted, Held, Release, Released, Renew, Renewed, Unknown
 from leasehold.errors import ConfigError, InvalidResource
 from leasehold.runtime.clock import SYSTEM
 from leasehold.stores.base import Transactional
@@ -24,6 +24,7 @@ from leasehold.testing.conformance.base import Thread, taken, until
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
+    from leasehold.core.ops import Op
     from leasehold.stores.postgresql import PostgresStore
 
 ASK = Acquire("x", "A", "h", 60 * SECOND)
@@ -330,3 +331,21 @@ def test_a_bad_name_is_refused_by_both_faces(url: str, shared: str, name: Any) -
     asyncio.run(ask())
     with Client(url) as client, psycopg.connect(shared) as connection, pytest.raises(InvalidResource):
         client.acquire_in(connection, name, ttl=5)
+
+
+def test_of_a_batch_only_what_somebody_is_about_to_make_is_locked(store: PostgresStore, shared: str) -> None:
+    """Its row can't be seen yet, and nobody can wait for it with the rest in hand."""
+    taken(store, "mine", 60, "mine")
+    with by_psycopg(shared) as connection:
+        store.apply_in(connection, [Acquire("fresh", "A", "h", 60 * SECOND)])
+        ops: list[Op] = [
+            Acquire("fresh", "B", "o", SECOND),
+            Release("mine", "mine"),
+            Acquire("other", "C", "o", SECOND),
+        ]
+        locked, released, granted = store.apply(ops, timeout=5)
+        assert isinstance(locked, Unknown), locked
+        assert "locked" in str(locked.error)
+        assert isinstance(released, Released)
+        assert isinstance(granted, Granted)
+    assert isinstance(store.apply([Acquire("fresh", "D", "o", SECOND)], timeout=5)[0], Granted), "it was rolled back"

@@ -23,7 +23,7 @@ from leasehold.stores.postgresql.trouble import STORE, Refused, explain, explain
 if TYPE_CHECKING:
     from leasehold.stores.postgresql.address import PostgresAddress
 
-STEPS: Final = ("0001.sql", "0002.sql")
+STEPS: Final = ("0001.sql", "0002.sql", "0003.sql")
 """What leads from each version to the next."""
 FUNCTIONS: Final = ("queue.sql", "rules.sql", "apply.sql", "quick.sql", "read.sql", "care.sql")
 PRIVILEGES: Final = "privileges.sql"

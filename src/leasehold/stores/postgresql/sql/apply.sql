@@ -227,6 +227,8 @@ DECLARE
     needed text[];    -- all to be locked, renewals apart
     locked text[];
     busy text[];
+    coming text[];    -- somebody's transaction has made their rows, and not committed
+    one text;
     family boolean;
     under boolean;    -- some of those locked have a parent
     waits boolean := true;
@@ -249,8 +251,20 @@ BEGIN
     needed := ending || above;
     FOR attempt IN 1..100 LOOP
         busy := '{}';
+        coming := '{}';
         BEGIN
-            IF inserts THEN
+            IF inserts AND NOT waits THEN
+                PERFORM set_config('lock_timeout', '1', true);
+                FOREACH one IN ARRAY fresh LOOP
+                    BEGIN
+                        INSERT INTO entries (namespace, resource) VALUES (ns, one) ON CONFLICT DO NOTHING;
+                    EXCEPTION
+                        WHEN lock_not_available THEN
+                            coming := coming || one;
+                    END;
+                END LOOP;
+                PERFORM set_config('lock_timeout', patience::text, true);
+            ELSIF inserts THEN
                 INSERT INTO entries (namespace, resource) SELECT ns, name FROM unnest(fresh) name ORDER BY name COLLATE "C"
                     ON CONFLICT DO NOTHING;
             END IF;
@@ -280,7 +294,7 @@ BEGIN
                 busy := ARRAY(
                     SELECT e.resource FROM unnest(needed || renewing) name, LATERAL (
                         SELECT * FROM entries x WHERE x.namespace = ns AND x.resource = name OFFSET 0) e
-                    EXCEPT SELECT unnest(locked));
+                    EXCEPT SELECT unnest(locked)) || coming;
                 inserts := NOT fresh <@ (locked || busy);
                 -- A new name, a row that came or went meanwhile, or a child: begin again, with all that is known now.
                 IF inserts OR (waits AND busy && needed) THEN

@@ -1,0 +1,1 @@
+-- Version 3: of a batch, only that is answered as locked which is. The functions alone are others.
