@@ -25,8 +25,8 @@ demo: $(READY)   ## three workers, one job, a kill and a pause: who holds what, 
 
 test: lint       ## all checks and tests; installs the packages that these need
 	@tests/install-packages
-	$(BIN)/python -m pytest -n 7 --dist loadfile -m 'not (heavy or alone or chaos or variant)'
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m heavy
+	$(BIN)/python -m pytest -n 8 --dist loadfile -m 'not (heavy or alone or chaos or variant)'
+	$(BIN)/python -m pytest -n 3 --dist loadfile -m heavy
 	$(BIN)/python -m pytest -m alone
 
 variants: $(READY) ## all cases on other deployments of the stores: Sentinel, Cluster, PgBouncer, three nodes, five (15 min)
@@ -35,7 +35,7 @@ variants: $(READY) ## all cases on other deployments of the stores: Sentinel, Cl
 
 proof: $(READY)  ## the long proofs in full: twenty times as many examples and interleavings as in 'test'
 	@tests/install-packages
-	LEASEHOLD_SCALE=1 $(BIN)/python -m pytest -n 2 --dist loadfile -m heavy
+	LEASEHOLD_SCALE=1 $(BIN)/python -m pytest -n 3 --dist loadfile -m heavy
 
 chaos: $(READY)  ## elections and restarts by the hundred, large sessions, long queues; writes their tables (25 min; ROUNDS=0.1 for less)
 	@tests/install-packages
