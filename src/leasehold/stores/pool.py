@@ -157,6 +157,7 @@ class Pool(Generic[W]):
         waiter: Waiter[W] = Waiter()
         try:
             with self._lock:
+                self._require_open()  # who comes after those were sent home who waited would wait in vain
                 self._queue.append(weakref.ref(waiter))
                 self._serve()
             try:
