@@ -21,7 +21,7 @@ $(READY): pyproject.toml
 	@touch $@
 
 demo: $(READY)   ## three workers, one job, a kill and a pause: who holds what, live (20 s)
-	@$(BIN)/leasehold demo
+	@$(BIN)/lessor demo
 
 test: lint       ## all checks and tests; installs the packages that these need
 	@tests/install-packages
@@ -35,15 +35,15 @@ variants: $(READY) ## all cases on other deployments of the stores: Sentinel, Cl
 
 proof: $(READY)  ## the long proofs in full: twenty times as many examples and interleavings as in 'test'
 	@tests/install-packages
-	LEASEHOLD_SCALE=1 $(BIN)/python -m pytest -n 3 --dist loadfile -m heavy
+	LESSOR_SCALE=1 $(BIN)/python -m pytest -n 3 --dist loadfile -m heavy
 
 chaos: $(READY)  ## elections and restarts by the hundred, large sessions, long queues; writes their tables (25 min; ROUNDS=0.1 for less)
 	@tests/install-packages
-	LEASEHOLD_MEASURED=docs/benchmarks/patterns.json LEASEHOLD_CHAOS=$(ROUNDS) $(BIN)/python -m pytest -s -m chaos; \
+	LESSOR_MEASURED=docs/benchmarks/patterns.json LESSOR_CHAOS=$(ROUNDS) $(BIN)/python -m pytest -s -m chaos; \
 	    failed=$$?; $(BIN)/python -m tests.measured; exit $$failed
 
 sim: $(READY)    ## the cluster's protocol in 100,000 simulated worlds (an hour on two cores); ARGS='--seeds 5000' for less
-	$(BIN)/leasehold sim run --seeds 100000 --jobs 2 $(ARGS)
+	$(BIN)/lessor sim run --seeds 100000 --jobs 2 $(ARGS)
 
 $(FUZZER): $(READY)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --group fuzz

@@ -1,4 +1,4 @@
-"""``python -m bench`` measures leasehold beside its peers; ``python -m bench report FOLDER`` draws a run again.
+"""``python -m bench`` measures lessor beside its peers; ``python -m bench report FOLDER`` draws a run again.
 
 Workers import this module again, so it imports nothing that they don't need.
 """
@@ -28,7 +28,7 @@ def _measure(words: list[str]) -> int:
 
     parser = argparse.ArgumentParser(
         prog="python -m bench",
-        description="Measures leasehold beside its peers.",
+        description="Measures lessor beside its peers.",
         epilog="'python -m bench report FOLDER' makes tables and charts again from a FOLDER's results.json.",
     )
     add = parser.add_argument
@@ -45,7 +45,7 @@ def _measure(words: list[str]) -> int:
         action="append",
         default=[],
         dest="names",
-        help="only contestants with such a name ('leasehold*')",
+        help="only contestants with such a name ('lessor*')",
     )
     add("--quick", action="store_true", help="seconds instead of minutes: shows that it runs, not how fast")
     add(

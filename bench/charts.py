@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from bench.results import Entry, Run
 
 INK = "#7a828c"
-LEGEND = {"ours": "leasehold", "peer": "peers", "floor": "floors: the least that the store can do"}
+LEGEND = {"ours": "lessor", "peer": "peers", "floor": "floors: the least that the store can do"}
 COLOURS = {"ours": "#12a594", "peer": "#8e99ab", "floor": "#c2a25a"}
 MISSED = "#d9734e"
 COLUMNS = 3
@@ -40,7 +40,7 @@ STYLE = {
     "axes.facecolor": "none",
     "savefig.facecolor": "none",
     "svg.fonttype": "path",
-    "svg.hashsalt": "leasehold",
+    "svg.hashsalt": "lessor",
 }
 
 
@@ -79,7 +79,7 @@ def _bars(chart: Chart) -> Any:
     kinds = {entry.kind for entry in entries}
     marks = [Patch(color=COLOURS[kind], label=said) for kind, said in LEGEND.items() if kind in kinds]
     if any(panel.measure.compared for panel in chart.panels) and len(kinds) > 1:
-        marks.append(Patch(color="none", label="2 x: leasehold is twice as good"))
+        marks.append(Patch(color="none", label="2 x: lessor is twice as good"))
     figure.legend(handles=marks, loc="upper left", bbox_to_anchor=(0, 0.01), ncols=4, frameon=False, fontsize=8)
     return figure
 

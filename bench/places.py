@@ -278,7 +278,7 @@ class ClusterPlace(Place):
         self._members = [EtcdPlace(member) for member in members.members]
         self.url = f"{nodes.url} {members.url}"
         self._pids = [node.pid for node in nodes.nodes] + [member.pid for member in members.members]
-        self.version = f"three nodes of leasehold, three of {self._members[0].version}"
+        self.version = f"three nodes of lessor, three of {self._members[0].version}"
 
     @staticmethod
     def ours(url: str) -> str:
@@ -298,7 +298,7 @@ class ClusterPlace(Place):
         calls: Counter[str] = Counter()
         for node in self._nodes:
             lines = [line.rsplit(" ", 1) for line in node.get("metrics")[1].splitlines()]
-            calls["frames"] += sum(int(number) for name, number in lines if name == "leasehold_node_requests_total")
+            calls["frames"] += sum(int(number) for name, number in lines if name == "lessor_node_requests_total")
         for member in self._members:
             calls["messages"] += member.calls().total()
         return calls
@@ -326,7 +326,7 @@ def _postgresql() -> Iterator[Place]:
 
 @contextlib.contextmanager
 def _sqlite() -> Iterator[Place]:
-    with tempfile.TemporaryDirectory(prefix="leasehold-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="lessor-bench-") as folder:
         yield SqlitePlace(folder)
 
 

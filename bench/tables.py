@@ -62,7 +62,7 @@ def parts(run: Run) -> Iterator[Part]:
 
 
 QUICK = "A quick run: too short for its numbers to mean much."
-RATIOS = "How many times as good leasehold is: above 1 it is better, below 1 the other one is. In brackets: quartiles over the rounds."
+RATIOS = "How many times as good lessor is: above 1 it is better, below 1 the other one is. In brackets: quartiles over the rounds."
 ABSOLUTES = "Medians, in brackets the quartiles over the rounds. They belong to the machine; compare ratios."
 
 

@@ -11,8 +11,8 @@ import sys
 import textwrap
 from typing import TYPE_CHECKING, Any
 
-import leasehold
-from leasehold import (
+import lessor
+from lessor import (
     AsyncBundle,
     AsyncClient,
     AsyncGrant,
@@ -29,7 +29,7 @@ from leasehold import (
     Grant,
     Leader,
     Lease,
-    LeaseholdError,
+    LessorError,
     Loss,
     Options,
     Place,
@@ -45,15 +45,15 @@ from leasehold import (
     fencing,
     sim,
 )
-from leasehold.patterns.campaign import Campaign, Observation
-from leasehold.patterns.campaign_async import AsyncCampaign, AsyncObservation
-from leasehold.stores.base import Capability
-from leasehold.stores.registry import guarantees
+from lessor.patterns.campaign import Campaign, Observation
+from lessor.patterns.campaign_async import AsyncCampaign, AsyncObservation
+from lessor.stores.base import Capability
+from lessor.stores.registry import guarantees
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from leasehold.stores.base import Guarantees
+    from lessor.stores.base import Guarantees
 
 ELECTION = (Term, AsyncTerm, Campaign, AsyncCampaign, Observation, AsyncObservation)
 """What clients return, and nobody makes by hand."""
@@ -62,7 +62,7 @@ NOTICE = "<!-- Written by docs/generate.py: change the code and its docstrings, 
 MISSING = inspect.Parameter.empty
 STARS = {"VAR_POSITIONAL": "*", "VAR_KEYWORD": "**"}
 INTRODUCTION = """
-Import these from `leasehold`. Durations are seconds, `int` or `float`, or a
+Import these from `lessor`. Durations are seconds, `int` or `float`, or a
 `timedelta`. Fields in `_ns` are nanoseconds, those in `_us` microseconds of the wall clock since 1970. `watch()` returns
 an iterator, to be used in a `with` or closed; its `gaps` counts how often events may have been missed. What
 `AsyncClient.acquire()` returns is awaited for the lease, or used in an `async with`; so are an `Opening[...]` for what it
@@ -91,7 +91,7 @@ def stores_page() -> str:
         "# Stores: the table of guarantees",
         "",
         NOTICE,
-        "What each store promises, and first of all what it doesn't. `leasehold stores` prints the same.",
+        "What each store promises, and first of all what it doesn't. `lessor stores` prints the same.",
         "[Guarantees](../explanation/guarantees.md) says what the words mean.",
         "",
         "| | " + " | ".join(f"`{store.store}://`" for store in known) + " |",
@@ -104,7 +104,7 @@ def stores_page() -> str:
     lines += [f"- `{_word(one)}`: {_sentence(about[str(one.name)])}" for one in Capability if one]
     lines += [
         "",
-        "A store from another package declares the same fields; only those that come with leasehold are listed here.",
+        "A store from another package declares the same fields; only those that come with lessor are listed here.",
         "",
     ]
     return "\n".join(lines)
@@ -148,13 +148,13 @@ def api_page() -> str:
         "# API",
         NOTICE,
         INTRODUCTION,
-        _markdown(leasehold.__doc__ or "").partition("\n\n    ")[0],
+        _markdown(lessor.__doc__ or "").partition("\n\n    ")[0],
     ]
     faces: list[type] = [Client, AsyncClient, Lease, AsyncLease, Place, AsyncPlace, Grant, AsyncGrant]
     patterns: list[type] = [Session, AsyncSession, Bundle, AsyncBundle, Semaphore, AsyncSemaphore]
     for cls in (*faces, *patterns, *ELECTION):
         parts += _class(cls)
-    for function in (leasehold.drain_on_sigterm, leasehold.current_lease):
+    for function in (lessor.drain_on_sigterm, lessor.current_lease):
         parts += [f"## {function.__name__}()", _code(function.__name__ + _signature(function)), _doc(function)]
     parts += _options(Options)
     for record in (Record, Contender, Leader, Event, Timing):
@@ -162,7 +162,7 @@ def api_page() -> str:
     for words in (State, Loss, EventKind, Renewal, Skipped):
         parts += _enum(words)
     parts += ["## Errors", "See [errors](errors.md) for what to do about each."]
-    for error in _errors(LeaseholdError):
+    for error in _errors(LessorError):
         bases = ", ".join(f"`{base.__name__}`" for base in error.__bases__)
         parts += [f"### {error.__name__}", f"Derived from {bases}.", _doc(error)]
         if "__init__" in vars(error):
@@ -176,7 +176,7 @@ def fencing_page() -> str:
     parts = [
         "# Guards",
         NOTICE,
-        "Import these from `leasehold.fencing`. [Fence your writes](../how-to/fence-your-writes.md) shows how to use them.",
+        "Import these from `lessor.fencing`. [Fence your writes](../how-to/fence-your-writes.md) shows how to use them.",
         _markdown(fencing.__doc__ or "").partition("\n\n=")[0],
     ]
     for function in (fencing.fence, fencing.create_table, fencing.from_environ):
@@ -198,7 +198,7 @@ def sim_page() -> str:
     parts = [
         "# Simulator",
         NOTICE,
-        "Import these from `leasehold.sim`. [Simulate your code](../how-to/simulate-your-code.md) shows how to use them.",
+        "Import these from `lessor.sim`. [Simulate your code](../how-to/simulate-your-code.md) shows how to use them.",
     ]
     for function in (sim.run, sim.explore, sim.check):
         parts += [f"## {function.__name__}()", _code(function.__name__ + _signature(function)), _doc(function)]
@@ -220,7 +220,7 @@ def sim_page() -> str:
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
 
 
-def _errors(root: type[LeaseholdError]) -> list[type[LeaseholdError]]:
+def _errors(root: type[LessorError]) -> list[type[LessorError]]:
     found = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, root)]
     return sorted(found, key=lambda cls: cls.__mro__[::-1].index(cls) * 1000 + found.index(cls))
 
@@ -398,7 +398,7 @@ def _attribute_docs(cls: type) -> dict[str, str]:
 
 
 def _source(cls: type) -> ast.ClassDef | None:
-    if not cls.__module__.startswith("leasehold"):
+    if not cls.__module__.startswith("lessor"):
         return None
     node = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
     assert isinstance(node, ast.ClassDef)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from tests.servers.postgres import PostgresServer
 
-pytest.register_assert_rewrite("leasehold.testing")
+pytest.register_assert_rewrite("lessor.testing")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,6 +1,6 @@
 """What the long runs have measured: noted by the tests, kept as JSON, and shown as tables in the docs.
 
-``make chaos`` runs the tests with ``LEASEHOLD_MEASURED`` naming the file, and then ``python -m tests.measured``, which
+``make chaos`` runs the tests with ``LESSOR_MEASURED`` naming the file, and then ``python -m tests.measured``, which
 prints the tables and writes the page. A row that a run didn't measure stays as it was.
 """
 
@@ -145,7 +145,7 @@ def note(table: str, store: str, **numbers: Any) -> None:
     sys.stdout.write(f"\n{table} on {store}: " + ", ".join(f"{name} {shown(v)}" for name, v in numbers.items()) + "\n")
     unknown = numbers.keys() - TABLES[table].rows.keys()
     assert not unknown, f"the table has no rows for {unknown}"
-    where = os.environ.get("LEASEHOLD_MEASURED")
+    where = os.environ.get("LESSOR_MEASURED")
     if where:
         path = Path(where)
         kept = json.loads(path.read_text()) if path.exists() else {}

@@ -1,10 +1,10 @@
-"""How much of a long proof a run does: ``make test`` a twentieth, ``make proof`` all of it (``LEASEHOLD_SCALE=1``)."""
+"""How much of a long proof a run does: ``make test`` a twentieth, ``make proof`` all of it (``LESSOR_SCALE=1``)."""
 
 from __future__ import annotations
 
 import os
 
-SCALE = float(os.environ.get("LEASEHOLD_SCALE", "0.05"))
+SCALE = float(os.environ.get("LESSOR_SCALE", "0.05"))
 
 
 def scaled(full: int) -> int:
@@ -12,7 +12,7 @@ def scaled(full: int) -> int:
     return max(1, round(full * SCALE))
 
 
-CHAOS = float(os.environ.get("LEASEHOLD_CHAOS", "1"))
+CHAOS = float(os.environ.get("LESSOR_CHAOS", "1"))
 """How much of the long runs ``make chaos`` does."""
 
 

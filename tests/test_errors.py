@@ -8,24 +8,24 @@ import pickle
 
 import pytest
 
-from leasehold import errors
-from leasehold.core.ops import Held
-from leasehold.errors import (
+from lessor import errors
+from lessor.core.ops import Held
+from lessor.errors import (
     ConfigError,
     Draining,
     Fenced,
     InvalidResource,
     LeaseHeld,
-    LeaseholdError,
     LeaseLost,
+    LessorError,
     QueueFull,
     StillWorking,
     StoreUnavailable,
     WouldDeadlock,
 )
 
-EXAMPLES: list[LeaseholdError] = [
-    LeaseholdError("something"),
+EXAMPLES: list[LessorError] = [
+    LessorError("something"),
     LeaseHeld("r", holder="host:1", token=7, remaining=1.5, position=2),
     LeaseHeld("r", token=7),
     WouldDeadlock("r", holder="host:1", token=7, remaining=1.5),
@@ -44,13 +44,13 @@ EXAMPLES: list[LeaseholdError] = [
 
 
 def test_every_class_has_an_example_here() -> None:
-    classes = {c for _, c in inspect.getmembers(errors, inspect.isclass) if issubclass(c, LeaseholdError)}
+    classes = {c for _, c in inspect.getmembers(errors, inspect.isclass) if issubclass(c, LessorError)}
     assert classes == {type(e) for e in EXAMPLES}
 
 
 @pytest.mark.parametrize("error", EXAMPLES, ids=lambda e: type(e).__name__)
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
-def test_it_comes_back_from_a_pickle_with_all_its_fields(error: LeaseholdError, protocol: int) -> None:
+def test_it_comes_back_from_a_pickle_with_all_its_fields(error: LessorError, protocol: int) -> None:
     back = pickle.loads(pickle.dumps(error, protocol))
     assert type(back) is type(error)
     assert str(back) == str(error)
@@ -59,7 +59,7 @@ def test_it_comes_back_from_a_pickle_with_all_its_fields(error: LeaseholdError, 
 
 
 @pytest.mark.parametrize("error", EXAMPLES, ids=lambda e: type(e).__name__)
-def test_it_can_be_copied_and_raised_again(error: LeaseholdError) -> None:
+def test_it_can_be_copied_and_raised_again(error: LessorError) -> None:
     with pytest.raises(type(error)) as caught:
         raise copy.copy(error)
     assert str(caught.value) == str(error)
@@ -73,7 +73,7 @@ def test_notes_travel_along() -> None:
 
 def test_the_hierarchy() -> None:
     for error in EXAMPLES:
-        assert isinstance(error, LeaseholdError)
+        assert isinstance(error, LessorError)
     assert issubclass(WouldDeadlock, LeaseHeld)
     assert issubclass(QueueFull, LeaseHeld)
     assert issubclass(InvalidResource, ConfigError)
@@ -100,7 +100,7 @@ def test_a_cause_is_kept() -> None:
         (EXAMPLES[7], ["sqlite", "it is gone", "during renew"]),
     ],
 )
-def test_the_text_has_the_fields(error: LeaseholdError, parts: list[str]) -> None:
+def test_the_text_has_the_fields(error: LessorError, parts: list[str]) -> None:
     for part in parts:
         assert part in str(error)
 
@@ -114,6 +114,6 @@ def test_a_long_name_is_cut_in_the_text_but_not_in_the_field() -> None:
 def test_no_error_takes_a_lease_id() -> None:
     """Nothing that could carry one: no parameter, no field of an outcome that an error is made from."""
     for _, cls in inspect.getmembers(errors, inspect.isclass):
-        if issubclass(cls, LeaseholdError) and cls is not LeaseholdError and cls is not ConfigError:
+        if issubclass(cls, LessorError) and cls is not LessorError and cls is not ConfigError:
             assert not {"lease_id", "id", "op_fields"} & set(inspect.signature(cls.__init__).parameters)
     assert "lease_id" not in Held._fields

@@ -6,32 +6,32 @@ etcd takes part with the fastest client that we know of, our own store for it, a
 from __future__ import annotations
 
 from bench.contestants.aetcd import Aetcd
-from bench.contestants.leasehold import AsyncLeasehold, Leasehold
+from bench.contestants.lessor import AsyncLessor, Lessor
 from bench.places import ClusterPlace
 
 WORKS = ("sequential", "callers*", "handover", "takeover", "holding*")
 
 
-class OnCluster(Leasehold):
-    name = "leasehold"
+class OnCluster(Lessor):
+    name = "lessor"
     store = "cluster"
-    packages = ("leasehold", "msgspec", "uvloop")
+    packages = ("lessor", "msgspec", "uvloop")
     works = WORKS
 
     def __init__(self, url: str, ttl: float) -> None:
         super().__init__(ClusterPlace.ours(url), ttl)
 
 
-class AsyncOnCluster(AsyncLeasehold):
-    name = "leasehold async"
+class AsyncOnCluster(AsyncLessor):
+    name = "lessor async"
     store = "cluster"
 
     def __init__(self, url: str, ttl: float) -> None:
         super().__init__(ClusterPlace.ours(url), ttl)
 
 
-class OnEtcdCluster(Leasehold):
-    name = "etcd, by leasehold"
+class OnEtcdCluster(Lessor):
+    name = "etcd, by lessor"
     store = "cluster"
     kind = "peer"
     works = WORKS
@@ -40,8 +40,8 @@ class OnEtcdCluster(Leasehold):
         super().__init__(ClusterPlace.etcd(url), ttl)
 
 
-class AsyncOnEtcdCluster(AsyncLeasehold):
-    name = "etcd, by leasehold async"
+class AsyncOnEtcdCluster(AsyncLessor):
+    name = "etcd, by lessor async"
     store = "cluster"
     kind = "peer"
 

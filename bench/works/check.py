@@ -24,7 +24,7 @@ class Check:
         self.rounds = 5 if quick else 60
 
     def run(self, _: object, show: Show) -> Found:
-        from leasehold import Client
+        from lessor import Client
 
         with Client("memory://") as client, client.acquire("bench/check", ttl=60) as lease:
             read, boot, raw = time.clock_gettime_ns, time.CLOCK_BOOTTIME, time.CLOCK_MONOTONIC_RAW

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from bench.contestant import Contestant
     from bench.show import Show
 
-OTHERS = {"import leasehold": "import leasehold", "import leasehold.client.aio": "import leasehold.client.aio"}
+OTHERS = {"import lessor": "import lessor", "import lessor.client.aio": "import lessor.client.aio"}
 FLOORS = {"import asyncio": "import asyncio"}
 TELL = "; print(next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM')))"
 
@@ -63,7 +63,7 @@ class Imports:
 
 @contextlib.contextmanager
 def _interpreters() -> Iterator[_Start]:
-    with tempfile.TemporaryDirectory(prefix="leasehold-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="lessor-bench-") as folder:
         yield _Start(folder)
 
 

@@ -18,7 +18,7 @@ from bench.report import fill
 from bench.results import Run
 from bench.show import Show
 from bench.works.throughput import Throughput
-from leasehold.testing.conformance.base import until
+from lessor.testing.conformance.base import until
 from tests.needs import not_here
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def test_a_run_that_is_told_to_end_leaves_no_server_behind(tmp_path: Path) -> No
         "--only",
         "redis",
         "--with",
-        "leasehold",
+        "lessor",
         "--out",
         str(tmp_path),
     ]
@@ -113,22 +113,22 @@ def command_of(process: int) -> bytes:
 
 def test_a_quick_run_on_redis_prints_goals_then_ratios_then_absolutes(tmp_path: Path) -> None:
     works = ("--only", "redis.sequential", "--only", "redis.handover")
-    done = bench("--quick", *works, "--with", "leasehold", "--with", "redis-py Lock", "--out", str(tmp_path))
+    done = bench("--quick", *works, "--with", "lessor", "--with", "redis-py Lock", "--out", str(tmp_path))
     run = measured(tmp_path)
     assert [work.name for work in run.works] == ["redis.sequential", "redis.handover"]
     for work in run.works:
-        assert {entry.name for entry in work.entries} == {"leasehold", "redis-py Lock"}, work.absent
+        assert {entry.name for entry in work.entries} == {"lessor", "redis-py Lock"}, work.absent
     lines = done.stdout.splitlines()
     assert lines.index("GOALS") < lines.index("RATIOS") < lines.index("ABSOLUTES")
     assert any("speed / redis-py Lock" in line and "at least 1.8" in line for line in lines)
-    assert any("leasehold / redis-py Lock" in line and " x" in line for line in lines)
+    assert any("lessor / redis-py Lock" in line and " x" in line for line in lines)
     assert "pinning: " in done.stdout
     assert "redis.handover" in done.stderr
-    assert "| leasehold / redis-py Lock |" in (tmp_path / "results.md").read_text()
+    assert "| lessor / redis-py Lock |" in (tmp_path / "results.md").read_text()
 
 
 def test_every_work_can_be_done(tmp_path: Path) -> None:
-    bench("--quick", "--only", "sqlite", "--only", "check", "--with", "leasehold", "--out", str(tmp_path))
+    bench("--quick", "--only", "sqlite", "--only", "check", "--with", "lessor", "--out", str(tmp_path))
     run = measured(tmp_path)
     assert len(run.works) == 9
     for work in run.works:
@@ -144,10 +144,10 @@ def test_works_on_etcd_and_zookeeper_count_by_the_servers_own_numbers(tmp_path: 
     if peer == "aetcd Lock" and find_spec("aetcd") is None:
         pytest.skip("aetcd is the benchmark's own, and not installed for the tests")
     works = ("--only", f"{store}.handover", "--only", f"{store}.holding1000", "--only", f"{store}.tries")
-    bench("--quick", *works, "--with", "leasehold", "--with", peer, "--out", str(tmp_path))
+    bench("--quick", *works, "--with", "lessor", "--with", peer, "--out", str(tmp_path))
     handover, holding, tries = measured(tmp_path).works
-    assert {entry.name for entry in handover.entries} == {"leasehold", peer}, handover.absent
-    ours = {work.name: entry for work in (holding, tries) for entry in work.entries if entry.name == "leasehold"}
+    assert {entry.name for entry in handover.entries} == {"lessor", peer}, handover.absent
+    ours = {work.name: entry for work in (holding, tries) for entry in work.entries if entry.name == "lessor"}
     assert ours[f"{store}.holding1000"].samples["lost"] == [0]
     traces = ours[f"{store}.tries"].samples
     assert traces["keys"] == traces["leases"] == traces["watches"] == [0]

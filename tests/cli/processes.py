@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from leasehold import Client
-from leasehold.runtime.clock import SYSTEM
+from lessor import Client
+from lessor.runtime.clock import SYSTEM
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,25 +35,25 @@ def until(condition: Callable[[], Any], what: str, seconds: float = BOUND) -> An
 
 
 class Cli:
-    """Runs ``leasehold`` in processes of its own, on a store of its own."""
+    """Runs ``lessor`` in processes of its own, on a store of its own."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.url = f"sqlite:///{folder}/leases.db"
-        self.environment = {**os.environ, "LEASEHOLD_URL": self.url, "LANG": "C.UTF-8"}
+        self.environment = {**os.environ, "LESSOR_URL": self.url, "LANG": "C.UTF-8"}
         self.environment.pop("NO_COLOR", None)
         self.started: list[tuple[subprocess.Popen[str], threading.Timer]] = []
 
     def __call__(self, *words: str, **options: Any) -> subprocess.CompletedProcess[str]:
         options.setdefault("stdin", subprocess.DEVNULL)
         environment = {**self.environment, **options.pop("env", {})}
-        command = [sys.executable, "-m", "leasehold", *words]
+        command = [sys.executable, "-m", "lessor", *words]
         return subprocess.run(
             command, env=environment, capture_output=True, text=True, timeout=BOUND, check=False, **options
         )
 
     def start(self, *words: str, **options: Any) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "leasehold", *words]
+        command = [sys.executable, "-m", "lessor", *words]
         options.setdefault("stdin", subprocess.DEVNULL)
         options.setdefault("stdout", subprocess.PIPE)
         options.setdefault("stderr", subprocess.PIPE)

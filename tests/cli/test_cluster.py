@@ -1,4 +1,4 @@
-"""``leasehold node`` and ``leasehold cluster``."""
+"""``lessor node`` and ``lessor cluster``."""
 
 from __future__ import annotations
 
@@ -131,8 +131,8 @@ def test_health_and_metrics(cluster: PaxosCluster) -> None:
     assert node.get("health") == (200, "serving\n")
     code, text = node.get("metrics")
     assert code == 200
-    assert "# TYPE leasehold_node_live_leases gauge" in text
-    assert "leasehold_node_serving 1\n" in text
+    assert "# TYPE lessor_node_live_leases gauge" in text
+    assert "lessor_node_serving 1\n" in text
     assert node.get("elsewhere")[0] == 404
 
 

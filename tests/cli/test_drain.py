@@ -4,7 +4,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
-from leasehold.runtime.clock import SYSTEM
+from lessor.runtime.clock import SYSTEM
 from tests.cli.processes import alive, events, finish, until
 
 if TYPE_CHECKING:
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 UNHURRIED = """
 import signal, time
-from leasehold.runtime.clock import SYSTEM
+from lessor.runtime.clock import SYSTEM
 def finish(*_):
     time.sleep(3)
     open("ended", "w").write(str(SYSTEM.host_ns()))

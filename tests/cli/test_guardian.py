@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-from leasehold.cli.guardian import DEADLINE, GRACE, LONGEST_SLEEP_NS, STOPPING, Orders
+from lessor.cli.guardian import DEADLINE, GRACE, LONGEST_SLEEP_NS, STOPPING, Orders
 
 
 def orders(*, gentle: bool = True, enforce: bool = True, deadline: int | None = 1000, grace: int = 100) -> Orders:
@@ -17,7 +17,7 @@ def orders(*, gentle: bool = True, enforce: bool = True, deadline: int | None = 
 
 def test_sigterm_before_and_sigkill_at_the_deadline_once_each() -> None:
     made = orders()
-    assert made.due(900) is None  # that is when leasehold itself does it
+    assert made.due(900) is None  # that is when lessor itself does it
     assert made.due(910) == signal.SIGTERM
     assert made.due(999) is None
     assert made.due(1000) == signal.SIGKILL

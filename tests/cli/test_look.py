@@ -30,7 +30,7 @@ def test_ls_lists_what_is_held(cli: Cli) -> None:
 
 def test_the_url_may_stand_before_or_after_the_subcommand(cli: Cli) -> None:
     with cli.client() as client, client.acquire("x"):
-        nowhere = {"LEASEHOLD_URL": "nowhere://"}
+        nowhere = {"LESSOR_URL": "nowhere://"}
         assert cli("--url", cli.url, "ls", "--names", env=nowhere).stdout == "x\n"
         assert cli("ls", "--names", "--url", cli.url, env=nowhere).stdout == "x\n"
         assert cli("ls", env=nowhere).returncode == 78
@@ -77,7 +77,7 @@ def test_revoke_says_when_it_is_free(cli: Cli) -> None:
         assert client.get("x") is None
         done = cli("revoke", "x")
         assert done.returncode == 1
-        assert done.stderr.startswith("leasehold: nobody holds x")
+        assert done.stderr.startswith("lessor: nobody holds x")
 
 
 def test_watch_prints_events_as_they_happen(cli: Cli) -> None:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold.runtime.clock import SYSTEM
+from lessor.runtime.clock import SYSTEM
 from tests.cli.processes import alive, events, finish, until
 from tests.servers.redis import redis_server
 
 if TYPE_CHECKING:
-    from leasehold import Client
+    from lessor import Client
     from tests.cli.processes import Cli
 
 STUBBORN = 'trap "" TERM; (exec sleep 60) & echo $$ $! > pids; wait; sleep 60'
@@ -29,7 +29,7 @@ def test_the_exit_code_is_the_commands(cli: Cli) -> None:
 
 
 def test_the_command_gets_its_words_its_input_and_the_lease(cli: Cli) -> None:
-    script = 'cat; printf "%s|" "$@" "$LEASEHOLD_RESOURCE" "$LEASEHOLD_TOKEN" "$LEASEHOLD_HOLDER" "$LEASEHOLD_URL"'
+    script = 'cat; printf "%s|" "$@" "$LESSOR_RESOURCE" "$LESSOR_TOKEN" "$LESSOR_HOLDER" "$LESSOR_URL"'
     done = cli("run", "a/b", "--holder", "me", "--", "sh", "-c", script, "sh", "--", "-n", "", input="in\n", stdin=None)
     assert done.returncode == 0
     assert done.stderr == ""
@@ -46,8 +46,8 @@ def test_the_command_gets_its_words_its_input_and_the_lease(cli: Cli) -> None:
 def test_the_command_can_open_a_store_with_a_password(cli: Cli) -> None:
     with redis_server("--requirepass", "open sesame") as server:
         url = server.url.replace("redis://", "redis://:open%20sesame@")
-        inner = [sys.executable, "-m", "leasehold", "ls"]
-        for words, environment in ((["--url", url], {}), ([], {"LEASEHOLD_URL": url})):
+        inner = [sys.executable, "-m", "lessor", "ls"]
+        for words, environment in ((["--url", url], {}), ([], {"LESSOR_URL": url})):
             done = cli("run", *words, "job", "--", *inner, env=environment)
             assert done.returncode == 0, done.stderr
             assert "job" in done.stdout
@@ -72,7 +72,7 @@ def test_without_waiting(cli: Cli) -> None:
         for words in (["-n"], ["--wait", "0"], ["--wait", "200ms"]):
             done = cli("run", "x", *words, "--", "touch", str(cli.folder / "ran"))
             assert done.returncode == 75
-            assert done.stderr.startswith("leasehold: 'x' is held by somebody")
+            assert done.stderr.startswith("lessor: 'x' is held by somebody")
             assert len(done.stderr.splitlines()) == 1
     assert not (cli.folder / "ran").exists()
     assert cli("run", "-n", "x", "--", "true").returncode == 0
@@ -127,7 +127,7 @@ def test_what_cannot_be_executed_is_told_and_the_lease_is_given_back(cli: Cli) -
     for word, code in (("no-such-command", 127), (str(script), 126), (str(cli.folder), 126), ("/no/such", 127)):
         done = cli("run", "x", "--", word)
         assert done.returncode == code
-        assert done.stderr.startswith(f"leasehold: {word}")
+        assert done.stderr.startswith(f"lessor: {word}")
         assert len(done.stderr.splitlines()) == 1
     with cli.client() as client:
         assert client.list() == []
@@ -165,7 +165,7 @@ def test_a_command_that_ends_at_sigterm_is_not_killed(cli: Cli) -> None:
     cli("revoke", "--force", "x")
     code, out, err = finish(process)
     assert (code, out) == (79, "bye\n")
-    assert err.startswith("leasehold: the lease on x is lost: revoked; COMMAND is stopped\n")
+    assert err.startswith("lessor: the lease on x is lost: revoked; COMMAND is stopped\n")
 
 
 def test_a_revocation_ends_the_group_before_the_expiry_that_was_promised(cli: Cli) -> None:
@@ -264,7 +264,7 @@ def test_what_is_lost_is_not_said_to_end_later(cli: Cli) -> None:
 
 
 def test_closed_descriptors_do_no_harm(cli: Cli) -> None:
-    command = f"exec {sys.executable} -m leasehold run x -- sh -c 'exit 6' <&- >&- 2>&-"
+    command = f"exec {sys.executable} -m lessor run x -- sh -c 'exit 6' <&- >&- 2>&-"
     assert subprocess.run(["sh", "-c", command], env=cli.environment, check=False, timeout=8).returncode == 6
 
 
@@ -301,7 +301,7 @@ def test_the_guardian_is_deaf_to_what_service_managers_send_to_all(cli: Cli) -> 
 
 
 @pytest.mark.parametrize("script", [MEEK, STUBBORN])
-def test_kill_9_of_leasehold_ends_the_group_before_the_deadline(cli: Cli, script: str) -> None:
+def test_kill_9_of_lessor_ends_the_group_before_the_deadline(cli: Cli, script: str) -> None:
     process = cli.start("run", "--ttl", "2s", "--grace", "300ms", "x", "--", "sh", "-c", script, cwd=cli.folder)
     pids = cli.group()
     guardian = guardian_of(process.pid)
@@ -313,7 +313,7 @@ def test_kill_9_of_leasehold_ends_the_group_before_the_deadline(cli: Cli, script
 
 
 @pytest.mark.parametrize("script", [MEEK, STUBBORN])
-def test_sigstop_of_leasehold_ends_the_group_before_the_deadline(cli: Cli, script: str) -> None:
+def test_sigstop_of_lessor_ends_the_group_before_the_deadline(cli: Cli, script: str) -> None:
     process = cli.start("run", "--ttl", "1500ms", "--grace", "300ms", "x", "--", "sh", "-c", script, cwd=cli.folder)
     pids = cli.group()
     with cli.client() as client:
@@ -345,7 +345,7 @@ def test_a_store_that_cannot_be_reached_has_its_code(cli: Cli) -> None:
     (cli.folder / "junk.db").write_bytes(b"no database" * 100)
     done = cli("run", "--url", f"sqlite:///{cli.folder}/junk.db", "x", "--", "true")
     assert done.returncode in (69, 78)
-    assert done.stderr.startswith("leasehold: ")
+    assert done.stderr.startswith("lessor: ")
     assert len(done.stderr.splitlines()) == 1
 
 
@@ -372,6 +372,6 @@ def guardian_of(pid: int) -> int:
             return file.read().strip()
 
     found: list[int] = until(
-        lambda: [child for child in children_of(pid) if name(child) == "leasehold-guard"], "there is a guardian"
+        lambda: [child for child in children_of(pid) if name(child) == "lessor-guard"], "there is a guardian"
     )
     return found[0]

@@ -5,10 +5,10 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from leasehold.cli.main import main
-from leasehold.cli.sim import Progress
-from leasehold.sim.seeds import Failure, Report
-from leasehold.sim.tally import Tally
+from lessor.cli.main import main
+from lessor.cli.sim import Progress
+from lessor.sim.seeds import Failure, Report
+from lessor.sim.tally import Tally
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +31,7 @@ def test_run_counts_what_happened(capsys: pytest.CaptureFixture[str]) -> None:
 def test_progress_is_told_without_a_terminal_too(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leasehold.cli.sim.EVERY_NS", 0)
+    monkeypatch.setattr("lessor.cli.sim.EVERY_NS", 0)
     assert main(["sim", "run", "--seeds", "12"]) == 0
     assert capsys.readouterr().err.splitlines() == ["10 of 12 worlds, 0 broken", "12 of 12 worlds, 0 broken"]
 

@@ -31,8 +31,8 @@ def on_terminal(cli: Cli, *words: str, **environment: str) -> subprocess.Popen[s
     return cli.bound(process)
 
 
-def leasehold(cli: Cli, *words: str, **environment: str) -> subprocess.Popen[str]:
-    return on_terminal(cli, sys.executable, "-m", "leasehold", *words, **environment)
+def lessor(cli: Cli, *words: str, **environment: str) -> subprocess.Popen[str]:
+    return on_terminal(cli, sys.executable, "-m", "lessor", *words, **environment)
 
 
 def type_in(process: subprocess.Popen[str], text: str) -> None:
@@ -54,16 +54,16 @@ def read_until(process: subprocess.Popen[str], word: str) -> str:
 def test_tables_have_a_head_and_colours(cli: Cli) -> None:
     with cli.client() as client, client.acquire("a/1"):
         for words in (["ls"], ["show", "a/1"], ["stores"]):
-            out, _ = leasehold(cli, *words).communicate(timeout=BOUND)
+            out, _ = lessor(cli, *words).communicate(timeout=BOUND)
             assert "\033[" in out
-            out, _ = leasehold(cli, *words, NO_COLOR="1").communicate(timeout=BOUND)
+            out, _ = lessor(cli, *words, NO_COLOR="1").communicate(timeout=BOUND)
             assert "\033" not in out
-        assert "RESOURCE  HOLDER" in leasehold(cli, "ls").communicate(timeout=BOUND)[0]
-    assert "nothing is held" in leasehold(cli, "ls").communicate(timeout=BOUND)[0]
+        assert "RESOURCE  HOLDER" in lessor(cli, "ls").communicate(timeout=BOUND)[0]
+    assert "nothing is held" in lessor(cli, "ls").communicate(timeout=BOUND)[0]
 
 
 def test_the_command_has_the_terminal_and_ctrl_c_reaches_it(cli: Cli) -> None:
-    process = leasehold(cli, "run", "x", "--", "sh", "-c", f"{WHO}; exec sleep 60")
+    process = lessor(cli, "run", "x", "--", "sh", "-c", f"{WHO}; exec sleep 60")
     _, group, terminal = read_until(process, "who").split()
     assert group == terminal
     type_in(process, "\x03")
@@ -73,7 +73,7 @@ def test_the_command_has_the_terminal_and_ctrl_c_reaches_it(cli: Cli) -> None:
 
 def test_a_shell_gets_the_terminal_back_and_can_stop_and_continue_us(cli: Cli) -> None:
     shell = on_terminal(cli, "bash", "--norc", "--noediting", "-i", PS1="$ ")
-    run = f"{sys.executable} -m leasehold run x -- "
+    run = f"{sys.executable} -m lessor run x -- "
     type_in(shell, f"{run} sh -c '{WHO}'; {WHO}; echo rc=$?\n")
     words = read_until(shell, "rc=0").split()
     groups = [words[at + 1 : at + 3] for at, word in enumerate(words) if word == "who" and words[at + 1].isdigit()]
@@ -97,7 +97,7 @@ def test_a_shell_gets_the_terminal_back_and_can_stop_and_continue_us(cli: Cli) -
 
 def test_a_neighbour_in_the_pipe_keeps_the_terminal(cli: Cli) -> None:
     shell = on_terminal(cli, "bash", "--norc", "--noediting", "-i", PS1="$ ")
-    type_in(shell, f"{sys.executable} -m leasehold run x -- echo pip''ed | (cat; read key < /dev/tty; echo key $key)\n")
+    type_in(shell, f"{sys.executable} -m lessor run x -- echo pip''ed | (cat; read key < /dev/tty; echo key $key)\n")
     read_until(shell, "piped")
     type_in(shell, "pressed\n")
     read_until(shell, "key pressed")
@@ -108,7 +108,7 @@ def test_a_neighbour_in_the_pipe_keeps_the_terminal(cli: Cli) -> None:
 def test_a_command_that_asks_for_the_terminal_gets_it(cli: Cli) -> None:
     shell = on_terminal(cli, "bash", "--norc", "--noediting", "-i", PS1="$ ")
     ask = "sh -c 'echo ask''ing; read key < /dev/tty; echo key $key'"
-    type_in(shell, f"echo in | {sys.executable} -m leasehold run x -- {ask}\n")
+    type_in(shell, f"echo in | {sys.executable} -m lessor run x -- {ask}\n")
     read_until(shell, "asking")
     type_in(shell, "pressed\n")
     read_until(shell, "key pressed")
@@ -117,7 +117,7 @@ def test_a_command_that_asks_for_the_terminal_gets_it(cli: Cli) -> None:
 
 
 def test_ctrl_c_ends_a_simulation_in_several_processes_without_a_traceback(cli: Cli) -> None:
-    process = leasehold(cli, "sim", "run", "--seeds", "1000000", "--jobs", "2")
+    process = lessor(cli, "sim", "run", "--seeds", "1000000", "--jobs", "2")
     assert process.stdout
     seen = ""
     while "worlds" not in seen:

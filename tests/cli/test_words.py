@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold import __version__
-from leasehold.cli.durations import duration, shown
-from leasehold.cli.parser import split
+from lessor import __version__
+from lessor.cli.durations import duration, shown
+from lessor.cli.parser import split
 
 if TYPE_CHECKING:
     from tests.cli.processes import Cli
@@ -79,7 +79,7 @@ def test_the_command_is_all_that_follows_the_first_dashes() -> None:
 def test_bad_arguments_give_one_line_and_a_code(cli: Cli, words: list[str], code: int) -> None:
     done = cli(*words)
     assert (done.returncode, done.stdout) == (code, "")
-    assert done.stderr.startswith("leasehold: ")
+    assert done.stderr.startswith("lessor: ")
     assert len(done.stderr.splitlines()) == 1
 
 
@@ -101,7 +101,7 @@ def test_what_is_missing_or_wrong_is_named_as_the_help_names_it(cli: Cli, words:
 
 
 def test_version_and_help(cli: Cli) -> None:
-    assert cli("--version").stdout == f"leasehold {__version__}\n"
+    assert cli("--version").stdout == f"lessor {__version__}\n"
     assert "79  the lease was lost" in cli("run", "--help").stdout
 
 
@@ -119,18 +119,18 @@ def test_the_bash_script_completes(cli: Cli) -> None:
     subprocess.run(["bash", "-n", str(script)], check=True)
 
     def complete(line: str) -> list[str]:
-        code = f"source {script}; COMP_LINE={line!r}; COMP_POINT=${{#COMP_LINE}}; _leasehold; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+        code = f"source {script}; COMP_LINE={line!r}; COMP_POINT=${{#COMP_LINE}}; _lessor; printf '%s\\n' \"${{COMPREPLY[@]}}\""
         where = os.path.dirname(os.sys.executable)  # type: ignore[attr-defined]
         environment = {**cli.environment, "PATH": f"{where}:{os.environ['PATH']}"}
         done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, env=environment, check=True)
         return done.stdout.split()
 
-    assert complete("leasehold re") == ["revoke"]
-    assert complete("leasehold run --on-lost ") == ["stop", "kill", "warn"]
-    assert "--grace" in complete("leasehold run x --")
-    assert complete("leasehold completion z") == ["zsh"]
+    assert complete("lessor re") == ["revoke"]
+    assert complete("lessor run --on-lost ") == ["stop", "kill", "warn"]
+    assert "--grace" in complete("lessor run x --")
+    assert complete("lessor completion z") == ["zsh"]
     with cli.client() as client, client.acquire("jobs/a:1"), client.acquire("other"):
-        assert complete("leasehold show jo") == ["jobs/a:1"]
-        assert complete("leasehold show jobs/a:") == ["1"]
-        assert complete(f"leasehold --url {cli.url} show o") == ["other"]
-    assert "true" in complete("leasehold run x -- tru")
+        assert complete("lessor show jo") == ["jobs/a:1"]
+        assert complete("lessor show jobs/a:") == ["1"]
+        assert complete(f"lessor --url {cli.url} show o") == ["other"]
+    assert "true" in complete("lessor run x -- tru")

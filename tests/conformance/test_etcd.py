@@ -5,20 +5,20 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
-from leasehold.testing import Harness
-from leasehold.testing.conformance.batches import Batches
-from leasehold.testing.conformance.ending import Ending
-from leasehold.testing.conformance.exclusion import Exclusion
-from leasehold.testing.conformance.family import Family
-from leasehold.testing.conformance.grace import Grace
-from leasehold.testing.conformance.handover import Handover
-from leasehold.testing.conformance.limits import Limits
-from leasehold.testing.conformance.naming import Naming
-from leasehold.testing.conformance.ordering import Ordering
-from leasehold.testing.conformance.queueing import Queueing
-from leasehold.testing.conformance.tokens import Tokens
-from leasehold.testing.conformance.waiting import Waiting
-from leasehold.testing.conformance.watching import Watching
+from lessor.testing import Harness
+from lessor.testing.conformance.batches import Batches
+from lessor.testing.conformance.ending import Ending
+from lessor.testing.conformance.exclusion import Exclusion
+from lessor.testing.conformance.family import Family
+from lessor.testing.conformance.grace import Grace
+from lessor.testing.conformance.handover import Handover
+from lessor.testing.conformance.limits import Limits
+from lessor.testing.conformance.naming import Naming
+from lessor.testing.conformance.ordering import Ordering
+from lessor.testing.conformance.queueing import Queueing
+from lessor.testing.conformance.tokens import Tokens
+from lessor.testing.conformance.waiting import Waiting
+from lessor.testing.conformance.watching import Watching
 from tests.servers.etcd import EtcdServer, etcd_server
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from leasehold.stores.base import Store
+    from lessor.stores.base import Store
 
 serials = itertools.count()
 
@@ -45,7 +45,7 @@ class EtcdHarness(Harness):
 
     def collect(self, store: Store) -> None:
         """Delete the notes that etcd would let go of by itself in a minute."""
-        self.place.ctl("del", "--prefix", f"/leasehold/{self._namespace}/lease/")
+        self.place.ctl("del", "--prefix", f"/lessor/{self._namespace}/lease/")
 
     def hanging(self) -> AbstractContextManager[None]:
         return self.place.standing_still()

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
-    from leasehold.stores.base import Store
+    from lessor.stores.base import Store
 
 pytestmark = pytest.mark.variant
 
@@ -26,7 +26,7 @@ class ClusterHarness(EtcdHarness):
         return f"{self.cluster.url}?namespace=three-{self._namespace}"
 
     def collect(self, store: Store) -> None:
-        self.cluster.members[0].ctl("del", "--prefix", f"/leasehold/three-{self._namespace}/lease/")
+        self.cluster.members[0].ctl("del", "--prefix", f"/lessor/three-{self._namespace}/lease/")
 
     def hanging(self) -> AbstractContextManager[None]:
         return self.cluster.standing_still()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold.testing.conformance.renewing import Renewing
+from lessor.testing.conformance.renewing import Renewing
 from tests.conformance.test_etcd_cluster import ClusterHarness
 from tests.servers.etcd import EtcdCluster, etcd_cluster, newer_etcd
 

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold.testing.conformance.cancellation import Cancellation
-from leasehold.testing.conformance.holding import Holding
-from leasehold.testing.conformance.processes import Processes
-from leasehold.testing.conformance.renewing import Renewing
+from lessor.testing.conformance.cancellation import Cancellation
+from lessor.testing.conformance.holding import Holding
+from lessor.testing.conformance.processes import Processes
+from lessor.testing.conformance.renewing import Renewing
 from tests.conformance.test_etcd import EtcdHarness
 from tests.servers.etcd import EtcdServer, etcd_server
 

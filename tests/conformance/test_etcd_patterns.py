@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold.testing import StoreConformance
+from lessor.testing import StoreConformance
 from tests.conformance import test_etcd_over_time as over_time
 from tests.conformance.test_etcd import EtcdHarness, WhatALeaseIs
 from tests.servers.etcd import EtcdServer, etcd_server

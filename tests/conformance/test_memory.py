@@ -2,10 +2,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leasehold.testing import Harness, StoreConformance
+from lessor.testing import Harness, StoreConformance
 
 if TYPE_CHECKING:
-    from leasehold.stores.base import Store
+    from lessor.stores.base import Store
 
 
 class MemoryHarness(Harness):

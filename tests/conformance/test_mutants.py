@@ -282,11 +282,11 @@ def test_the_suite_catches(name: str, tmp_path: Path) -> None:
     path, right, wrong, cases = MUTANTS[name]
     source = tmp_path / "src"
     shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
-    mutated = source / "leasehold" / path
+    mutated = source / "lessor" / path
     text = mutated.read_text()
     assert text.count(right) == 1, "the mutant no longer fits the code: mend it"
     mutated.write_text(text.replace(right, wrong))
-    waiting = source / "leasehold/testing/conformance/base.py"
+    waiting = source / "lessor/testing/conformance/base.py"
     waiting.write_text(waiting.read_text().replace("PATIENCE = 20.0", "PATIENCE = 8.0"))  # many are caught by it
     suites = [str(ROOT / "tests/conformance/test_memory.py"), str(ROOT / "tests/conformance/test_sqlite.py")]
     command = [

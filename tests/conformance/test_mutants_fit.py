@@ -10,4 +10,4 @@ from tests.conformance.test_mutants import MUTANTS, ROOT
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_mutant_fits_the_code(name: str) -> None:
     path, right, _, _ = MUTANTS[name]
-    assert (ROOT / "src/leasehold" / path).read_text().count(right) == 1, "the mutant no longer fits the code: mend it"
+    assert (ROOT / "src/lessor" / path).read_text().count(right) == 1, "the mutant no longer fits the code: mend it"

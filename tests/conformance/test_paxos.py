@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
-from leasehold.testing import Harness, StoreConformance
+from lessor.testing import Harness, StoreConformance
 from tests.servers.paxos import PaxosCluster, paxos_cluster
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from leasehold.stores.base import Store
+    from lessor.stores.base import Store
 
 serials = itertools.count()
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold.testing import StoreConformance
+from lessor.testing import StoreConformance
 from tests.conformance.test_paxos import PaxosHarness
 from tests.servers.paxos import PaxosCluster, paxos_cluster
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
-    from leasehold.stores.base import Store
+    from lessor.stores.base import Store
 
 pytestmark = pytest.mark.variant
 

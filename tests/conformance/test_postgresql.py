@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
-from leasehold.stores.base import Capability
-from leasehold.testing import Harness, StoreConformance
+from lessor.stores.base import Capability
+from lessor.testing import Harness, StoreConformance
 from tests.servers.postgres import PostgresServer, pgbouncer, postgres_server
 
 if TYPE_CHECKING:
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from leasehold.core.clock import Clock
-    from leasehold.stores.base import Store
+    from lessor.core.clock import Clock
+    from lessor.stores.base import Store
 
 serials = itertools.count()
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
-from leasehold.testing import Harness, StoreConformance
+from lessor.testing import Harness, StoreConformance
 from tests.servers.redis import RedisServer, redis_server
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from leasehold.stores.base import Store
+    from lessor.stores.base import Store
 
 KEPT_MS = 60_000
 """How long the record of a free resource is kept."""
@@ -39,7 +39,7 @@ class RedisHarness(Harness):
     def collect(self, store: Store) -> None:
         """Delete the records that Redis would let go of by itself in a minute."""
         with self.master().client() as client:
-            for key in client.scan_iter(f"{{leasehold:{self._namespace}}}:r:*"):
+            for key in client.scan_iter(f"{{lessor:{self._namespace}}}:r:*"):
                 if client.pttl(key) <= KEPT_MS:
                     client.delete(key)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
-from leasehold.testing import StoreConformance
+from lessor.testing import StoreConformance
 from tests.conformance.test_redis import RedisHarness
 from tests.servers.redis_cluster import Cluster, redis_cluster
 
@@ -25,7 +25,7 @@ class ClusterHarness(RedisHarness):
         return f"{self.cluster.url}?namespace={self._namespace}"
 
     def master(self) -> RedisServer:
-        return self.cluster.master_of(f"{{leasehold:{self._namespace}}}:token")
+        return self.cluster.master_of(f"{{lessor:{self._namespace}}}:token")
 
 
 @pytest.fixture(scope="module", autouse=True)

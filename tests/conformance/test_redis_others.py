@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold.testing import StoreConformance
+from lessor.testing import StoreConformance
 from tests.conformance.test_redis import RedisHarness
 from tests.servers.redis import oldest_redis, redis_server, valkey
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
-from leasehold.testing import StoreConformance
+from lessor.testing import StoreConformance
 from tests.conformance.test_redis import RedisHarness
 from tests.servers.redis_sentinel import SentinelGroup, sentinel_group
 

@@ -4,12 +4,12 @@ import contextlib
 import sqlite3
 from typing import TYPE_CHECKING
 
-from leasehold.testing import Harness, StoreConformance
+from lessor.testing import Harness, StoreConformance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from leasehold.stores.base import Store
+    from lessor.stores.base import Store
 
 
 class SqliteHarness(Harness):

@@ -5,17 +5,17 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, ClassVar
 
-from leasehold.testing import Harness, StoreConformance
-from leasehold.testing.conformance.cancellation import Cancellation
-from leasehold.testing.conformance.holding import Holding
-from leasehold.testing.conformance.processes import Processes
-from leasehold.testing.conformance.renewing import Renewing
+from lessor.testing import Harness, StoreConformance
+from lessor.testing.conformance.cancellation import Cancellation
+from lessor.testing.conformance.holding import Holding
+from lessor.testing.conformance.processes import Processes
+from lessor.testing.conformance.renewing import Renewing
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from leasehold.stores.base import Store
+    from lessor.stores.base import Store
     from tests.servers.zookeeper import Ensemble, ZooKeeperServer
 
 serials = itertools.count()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leasehold.core.claim import (
+from lessor.core.claim import (
     FIRST_RETRY_NS,
     LONGEST_RETRY_NS,
     REFRESH_NS,
@@ -19,10 +19,10 @@ from leasehold.core.claim import (
     StartOver,
     Take,
 )
-from leasehold.core.clock import MILLISECOND, SECOND
-from leasehold.core.ops import RESERVATION_NS, WAITER_LIFE_NS, Acquire, Granted, Held, Loss, Lost, Renewed, Unknown
-from leasehold.core.timing import Timing
-from leasehold.errors import ConfigError, LeaseHeld, LeaseLost, QueueFull, StoreUnavailable
+from lessor.core.clock import MILLISECOND, SECOND
+from lessor.core.ops import RESERVATION_NS, WAITER_LIFE_NS, Acquire, Granted, Held, Loss, Lost, Renewed, Unknown
+from lessor.core.timing import Timing
+from lessor.errors import ConfigError, LeaseHeld, LeaseLost, QueueFull, StoreUnavailable
 
 TTL = 10 * SECOND
 TIMING = Timing.from_ttl(TTL)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leasehold.core.holder import (
+from lessor.core.holder import (
     Confirmed,
     Ending,
     Holder,
@@ -21,7 +21,7 @@ from leasehold.core.holder import (
     granted,
     step,
 )
-from leasehold.core.ops import Loss
+from lessor.core.ops import Loss
 
 EVENTS: list[HolderEvent] = [
     Confirmed(10),

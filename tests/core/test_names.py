@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leasehold.core.entry import Entry, Reservation, Waiter, Waiting
-from leasehold.core.lease import MAX_RESOURCE_BYTES, check_resource, decode_metadata, encode_metadata
-from leasehold.errors import ConfigError, InvalidResource
+from lessor.core.entry import Entry, Reservation, Waiter, Waiting
+from lessor.core.lease import MAX_RESOURCE_BYTES, check_resource, decode_metadata, encode_metadata
+from lessor.errors import ConfigError, InvalidResource
 
 parts = st.text(st.characters(exclude_categories=["Cc", "Cs"], exclude_characters="/"), min_size=1, max_size=40)
 names = st.lists(parts, min_size=1, max_size=5).map("/".join).filter(lambda n: len(n.encode()) <= MAX_RESOURCE_BYTES)

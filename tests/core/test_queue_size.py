@@ -7,9 +7,9 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leasehold.core.entry import MOST_TOMBSTONES, Waiter, Waiting
-from leasehold.core.ops import Acquire, Granted, Held, Release
-from leasehold.core.paxos.messages import Accept, Drop, HeldBy
+from lessor.core.entry import MOST_TOMBSTONES, Waiter, Waiting
+from lessor.core.ops import Acquire, Granted, Held, Release
+from lessor.core.paxos.messages import Accept, Drop, HeldBy
 from tests.core.paxos.cluster import TTL, acceptor, ask, asking
 from tests.core.virtual_table import SharingTable, World
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from leasehold.core import rules
-from leasehold.core.clock import SECOND
-from leasehold.core.lease import TOKEN_LIMIT
-from leasehold.core.ops import (
+from lessor.core import rules
+from lessor.core.clock import SECOND
+from lessor.core.lease import TOKEN_LIMIT
+from lessor.core.ops import (
     RESERVATION_NS,
     WAITER_LIFE_NS,
     EventKind,
@@ -20,7 +20,7 @@ from leasehold.core.ops import (
     Renewed,
     Summons,
 )
-from leasehold.errors import ConfigError
+from lessor.errors import ConfigError
 from tests.core.virtual_table import MS, TTL, WALL_US, CopyingTable, SharingTable, World
 
 RESERVED = RESERVATION_NS

@@ -13,9 +13,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from leasehold.core import rules
-from leasehold.core.clock import SECOND
-from leasehold.core.ops import (
+from lessor.core import rules
+from lessor.core.clock import SECOND
+from lessor.core.ops import (
     RESERVATION_NS,
     WAITER_LIFE_NS,
     Acquire,
@@ -30,11 +30,11 @@ from leasehold.core.ops import (
     Renewed,
     Revoke,
 )
-from leasehold.errors import ConfigError
+from lessor.errors import ConfigError
 from tests.core.virtual_table import MS, CopyingTable, SharingTable, World
 
 if TYPE_CHECKING:
-    from leasehold.core.ops import Op, Outcome
+    from lessor.core.ops import Op, Outcome
 
 RESOURCES = ("x", "y", "z")
 IDS = ("A", "B", "C", "D")

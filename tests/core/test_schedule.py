@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from leasehold.core.clock import MILLISECOND, SECOND
-from leasehold.core.schedule import JITTER, Latency, Schedule, attempt_timeout, interval, renew_at, retry_at
-from leasehold.core.timing import MAX_TTL_NS, MIN_TTL_NS, Renewal, Timing
+from lessor.core.clock import MILLISECOND, SECOND
+from lessor.core.schedule import JITTER, Latency, Schedule, attempt_timeout, interval, renew_at, retry_at
+from lessor.core.timing import MAX_TTL_NS, MIN_TTL_NS, Renewal, Timing
 
 keys = st.integers(0, 9)
 dues = st.integers(0, 50)

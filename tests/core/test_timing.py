@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leasehold.core.clock import HOUR, MILLISECOND, SECOND
-from leasehold.core.timing import ATTEMPTS, MAX_TTL_NS, MIN_TTL_NS, Renewal, Timing, to_ns
-from leasehold.errors import ConfigError
+from lessor.core.clock import HOUR, MILLISECOND, SECOND
+from lessor.core.timing import ATTEMPTS, MAX_TTL_NS, MIN_TTL_NS, Renewal, Timing, to_ns
+from lessor.errors import ConfigError
 
 ttls = st.integers(MIN_TTL_NS, MAX_TTL_NS)
 strategies = st.sampled_from(list(Renewal))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leasehold.core.clock import SECOND
-from leasehold.core.lease import Record
-from leasehold.core.ops import Event, EventKind
-from leasehold.core.watching import Watching
+from lessor.core.clock import SECOND
+from lessor.core.lease import Record
+from lessor.core.ops import Event, EventKind
+from lessor.core.watching import Watching
 from tests.core.virtual_table import MS, TTL, World
 
 G, R, V, X = EventKind.GRANTED, EventKind.RELEASED, EventKind.REVOKED, EventKind.EXPIRED

@@ -5,14 +5,14 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any
 
-from leasehold.core import rules
-from leasehold.core.clock import MILLISECOND, SECOND
-from leasehold.core.entry import Entry
-from leasehold.core.ops import Acquire, Granted, Release, Renew, Revoke
+from lessor.core import rules
+from lessor.core.clock import MILLISECOND, SECOND
+from lessor.core.entry import Entry
+from lessor.core.ops import Acquire, Granted, Release, Renew, Revoke
 
 if TYPE_CHECKING:
-    from leasehold.core.lease import Record
-    from leasehold.core.ops import Event, Notice, Op, Outcome
+    from lessor.core.lease import Record
+    from lessor.core.ops import Event, Notice, Op, Outcome
 
 START_NS = 1_000 * SECOND
 WALL_US = 1_700_000_000_000_000

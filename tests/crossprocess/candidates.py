@@ -17,9 +17,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from leasehold import AsyncClient, Client, Fenced
-from leasehold.fencing import fence
-from leasehold.runtime.clock import SYSTEM
+from lessor import AsyncClient, Client, Fenced
+from lessor.fencing import fence
+from lessor.runtime.clock import SYSTEM
 
 ELECTION = "scheduler"
 EVERY = 0.005

@@ -15,15 +15,15 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from leasehold import Client
-from leasehold.fencing import create_table
-from leasehold.runtime.clock import SYSTEM
-from leasehold.testing.conformance.base import until
+from lessor import Client
+from lessor.fencing import create_table
+from lessor.runtime.clock import SYSTEM
+from lessor.testing.conformance.base import until
 from tests.crossprocess.candidates import ELECTION
 from tests.crossprocess.stalls import Stalls
 
 if TYPE_CHECKING:
-    from leasehold import Leader
+    from lessor import Leader
 
 FACES = ("sync", "async", "sync", "async", "sync")
 KINDS = ("kill", "stop", "resign")

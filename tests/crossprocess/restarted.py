@@ -16,11 +16,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from leasehold import Client, Draining, LeaseLost, drain_on_sigterm
-from leasehold.runtime.clock import SYSTEM
+from lessor import Client, Draining, LeaseLost, drain_on_sigterm
+from lessor.runtime.clock import SYSTEM
 
 if TYPE_CHECKING:
-    from leasehold import Lease, Term
+    from lessor import Lease, Term
 
 JOB = "orders"
 EVERY_NS = 10_000_000

@@ -11,16 +11,16 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from leasehold import Client
-from leasehold.runtime.clock import SYSTEM
-from leasehold.testing.conformance.base import until
+from lessor import Client
+from lessor.runtime.clock import SYSTEM
+from lessor.testing.conformance.base import until
 from tests.crossprocess.restarted import JOB
 from tests.crossprocess.stalls import Stalls
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from leasehold import Leader
+    from lessor import Leader
 
 WORKERS = ("worker 1", "worker 2", "worker 3")
 

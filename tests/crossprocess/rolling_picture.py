@@ -114,7 +114,7 @@ def legend(drawing: Drawing, y: float) -> None:
 def main() -> None:
     reports = []
     for drain in (False, True):
-        with tempfile.TemporaryDirectory(prefix="leasehold-rolling-") as folder:
+        with tempfile.TemporaryDirectory(prefix="lessor-rolling-") as folder:
             report = roll(f"sqlite:///{folder}/leases.db", Path(folder), drain=drain, cycles=1, pause=0.8)
             note("rolling", "sqlite" if drain else "sqlite without drain", **report.numbers())
             reports.append(report)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Final
 
-from leasehold.runtime.clock import SYSTEM
+from lessor.runtime.clock import SYSTEM
 
 if TYPE_CHECKING:
     from typing import Self

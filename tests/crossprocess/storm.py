@@ -17,8 +17,8 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from leasehold import Client, Fenced
-from leasehold.runtime.clock import SYSTEM
+from lessor import Client, Fenced
+from lessor.runtime.clock import SYSTEM
 
 RESOURCE = "storm/counter"
 

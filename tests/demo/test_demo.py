@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-COMMAND = [sys.executable, "-c", "from leasehold.cli.demo import run; raise SystemExit(run())"]
+COMMAND = [sys.executable, "-c", "from lessor.cli.demo import run; raise SystemExit(run())"]
 
 
 def start(folder: Path) -> subprocess.Popen[str]:

@@ -26,7 +26,7 @@ def carry_out(command: list[str], folder: Path) -> None:
     environment = {
         "PATH": os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"],
         "HOME": str(folder),
-        "LEASEHOLD_URL": f"sqlite:///{folder}/leases.db",
+        "LESSOR_URL": f"sqlite:///{folder}/leases.db",
         "XDG_STATE_HOME": str(folder),
         "LANG": "C.UTF-8",
     }

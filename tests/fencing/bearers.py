@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from leasehold import ConfigError, InvalidResource, LeaseLost
+from lessor import ConfigError, InvalidResource, LeaseLost
 
 
 class Message(NamedTuple):

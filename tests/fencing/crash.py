@@ -15,8 +15,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from leasehold import Fenced
-from leasehold.fencing import FencedFile
+from lessor import Fenced
+from lessor.fencing import FencedFile
 
 OLD, NEW = b"old " * 1000, b"new " * 1000
 CALLS = [(os, name) for name in ("open", "close", "write", "fsync", "replace", "unlink", "stat", "fstat")]
@@ -55,7 +55,7 @@ def die_before(call: int) -> None:
 
 
 def attempt(file: FencedFile, token: int, data: bytes) -> bool:
-    from leasehold.fencing import Stamp
+    from lessor.fencing import Stamp
 
     try:
         file.write(Stamp("job", token), data)

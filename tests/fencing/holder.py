@@ -17,8 +17,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from leasehold import Client, LeaseholdError
-from leasehold.fencing import FencedFile, fence
+from lessor import Client, LessorError
+from lessor.fencing import FencedFile, fence
 
 RESOURCE = "reports/nightly"
 TTL = 0.5
@@ -31,7 +31,7 @@ def write_to_memory(path: str, bearer: Any, body: str, *, guarded: bool) -> None
     sys.stdout.flush()
     answer = json.loads(sys.stdin.readline())
     if answer["refused"]:
-        raise LeaseholdError(answer["refused"])
+        raise LessorError(answer["refused"])
 
 
 def _asked(lease: Any) -> tuple[str, int]:
@@ -135,7 +135,7 @@ def write_to_redis_async(path: str, bearer: Any, body: str, *, guarded: bool) ->
 
 
 def write_to_s3(path: str, bearer: Any, body: str, *, guarded: bool) -> None:
-    from leasehold.fencing import FencedObject
+    from lessor.fencing import FencedObject
     from tests.servers.s3 import store
 
     if guarded:
@@ -174,7 +174,7 @@ def main() -> None:
             try:
                 write(path, bearer, "stale", guarded=guarded)
                 say({"refused": None})
-            except LeaseholdError as error:
+            except LessorError as error:
                 say({"refused": type(error).__name__, "text": str(error)})
             sys.stdin.readline()
 

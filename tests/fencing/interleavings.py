@@ -11,16 +11,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from leasehold import Fenced
-from leasehold.fencing import postgresql
+from lessor import Fenced
+from lessor.fencing import postgresql
 from tests.fencing.sql_places import PostgresPlace
 from tests.fencing.two_holders import Arena, Seen
 from tests.scale import scaled
 
 if TYPE_CHECKING:
-    from leasehold.fencing import Stamp
-    from leasehold.fencing.steps import Steps
-    from leasehold.fencing.table import Table
+    from lessor.fencing import Stamp
+    from lessor.fencing.steps import Steps
+    from lessor.fencing.table import Table
     from tests.fencing.sql_places import Place
 
 A_TIME = 25

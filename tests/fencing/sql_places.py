@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import NullPool
 
-from leasehold.fencing import create_table, fence
+from lessor.fencing import create_table, fence
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -174,11 +174,11 @@ class SqlitePlace:
         return AlchemySession(connection)
 
     def reset(self) -> None:
-        self.judge.executescript("BEGIN; DELETE FROM leasehold_fence; UPDATE doc SET token = 0; COMMIT")
+        self.judge.executescript("BEGIN; DELETE FROM lessor_fence; UPDATE doc SET token = 0; COMMIT")
 
     def tokens(self) -> tuple[int, int | None]:
         row: tuple[int, int | None] = self.judge.execute(
-            "SELECT token, (SELECT token FROM leasehold_fence) FROM doc"
+            "SELECT token, (SELECT token FROM lessor_fence) FROM doc"
         ).fetchone()
         return row
 
@@ -278,10 +278,10 @@ class PostgresPlace:
         return WaitingAlchemySession(self.judge, sa.create_engine(url, poolclass=NullPool).connect())
 
     def reset(self) -> None:
-        self.judge.execute("DELETE FROM leasehold_fence; UPDATE doc SET token = 0")
+        self.judge.execute("DELETE FROM lessor_fence; UPDATE doc SET token = 0")
 
     def tokens(self) -> tuple[int, int | None]:
-        row = self.judge.execute("SELECT token, (SELECT token FROM leasehold_fence) FROM doc").fetchone()
+        row = self.judge.execute("SELECT token, (SELECT token FROM lessor_fence) FROM doc").fetchone()
         assert row is not None
         return row[0], row[1]
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from leasehold import Client, ConfigError, Fenced, LeaseholdError, StoreUnavailable
-from leasehold.fencing import FencedFile
+from lessor import Client, ConfigError, Fenced, LessorError, StoreUnavailable
+from lessor.fencing import FencedFile
 from tests.fencing.bearers import bad_bearers
 
 
@@ -47,7 +47,7 @@ def test_a_lease_writes_until_it_is_released(file: FencedFile) -> None:
     with Client("memory://fenced-file") as leases:
         with leases.acquire("job", ttl=30) as lease:
             file.write(lease, "mine")
-        with pytest.raises(LeaseholdError, match="released"):
+        with pytest.raises(LessorError, match="released"):
             file.write(lease, "late")
     assert file.read() == b"mine"
 
@@ -72,7 +72,7 @@ def test_tokens_of_two_resources_are_not_compared(file: FencedFile) -> None:
 
 @bad_bearers
 def test_what_can_not_be_a_stamp_changes_nothing(
-    file: FencedFile, bearer: Any, error: type[LeaseholdError], text: str
+    file: FencedFile, bearer: Any, error: type[LessorError], text: str
 ) -> None:
     file.write(("job", 5), "x")
     with pytest.raises(error, match=text):

@@ -10,8 +10,8 @@ import pytest
 from obstore.exceptions import PreconditionError
 from obstore.store import LocalStore, MemoryStore
 
-from leasehold import Client, ConfigError, Fenced, LeaseholdError, LeaseLost, StoreUnavailable
-from leasehold.fencing import FencedObject, Stamp
+from lessor import Client, ConfigError, Fenced, LeaseLost, LessorError, StoreUnavailable
+from lessor.fencing import FencedObject, Stamp
 from tests.fencing.bearers import LostLease, bad_bearers
 
 if TYPE_CHECKING:
@@ -189,8 +189,8 @@ def test_tokens_of_two_resources_are_not_compared(thing: FencedObject) -> None:
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"plain", b"7\n", b"{}\n", b"\xff\n", b'{"leasehold": 2, "resource": "job", "token": 1}\n',
-     b'{"leasehold": 1, "resource": "job", "token": "1"}\n', b'{"leasehold": 1, "resource": "job", "token": 1}'],
+    [b"", b"plain", b"7\n", b"{}\n", b"\xff\n", b'{"lessor": 2, "resource": "job", "token": 1}\n',
+     b'{"lessor": 1, "resource": "job", "token": "1"}\n', b'{"lessor": 1, "resource": "job", "token": 1}'],
 )  # fmt: skip
 def test_an_object_that_was_not_written_by_a_guard_lets_nobody_in(
     thing: FencedObject, store: ObjectStore, content: bytes
@@ -206,9 +206,7 @@ def test_an_object_that_was_not_written_by_a_guard_lets_nobody_in(
 
 
 @bad_bearers
-def test_what_can_not_be_a_stamp_changes_nothing(
-    bearer: Any, error: type[LeaseholdError], text: str, path: str
-) -> None:
+def test_what_can_not_be_a_stamp_changes_nothing(bearer: Any, error: type[LessorError], text: str, path: str) -> None:
     thing = FencedObject(MemoryStore(), path)
     thing.write(("job", 5), "x")
     with pytest.raises(error, match=text):

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leasehold import ConfigError, Fenced, LeaseholdError
-from leasehold.fencing import Fence
+from lessor import ConfigError, Fenced, LessorError
+from lessor.fencing import Fence
 from tests.fencing.bearers import bad_bearers
 
 
@@ -32,7 +32,7 @@ def test_resources_have_nothing_to_do_with_each_other() -> None:
 
 
 @bad_bearers
-def test_what_can_not_be_a_stamp_changes_nothing(bearer: Any, error: type[LeaseholdError], text: str) -> None:
+def test_what_can_not_be_a_stamp_changes_nothing(bearer: Any, error: type[LessorError], text: str) -> None:
     fence = Fence()
     fence.check(("job", 5))
     with pytest.raises(error, match=text):

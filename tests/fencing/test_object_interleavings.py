@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 from obstore.store import MemoryStore
 
-from leasehold import Fenced
-from leasehold.fencing import FencedObject
+from lessor import Fenced
+from lessor.fencing import FencedObject
 from tests.scale import scaled
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from leasehold import fencing
+from lessor import fencing
 
 LIBRARIES = ["sqlite3", "sqlalchemy", "psycopg", "redis", "obstore"]
 
@@ -23,21 +23,21 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 @pytest.mark.parametrize(
     ("code", "unwanted"),
     [
-        ("import leasehold", ["leasehold.fencing", *LIBRARIES]),
+        ("import lessor", ["lessor.fencing", *LIBRARIES]),
         (
-            "import leasehold.fencing",
-            ["leasehold.fencing.stamp", "leasehold.fencing.registry", *LIBRARIES],
+            "import lessor.fencing",
+            ["lessor.fencing.stamp", "lessor.fencing.registry", *LIBRARIES],
         ),
-        ("from leasehold.fencing import Fence", ["leasehold.fencing.file", *LIBRARIES]),
-        ("from leasehold.fencing import fence, FencedFile", ["leasehold.fencing.sqlite", *LIBRARIES]),
+        ("from lessor.fencing import Fence", ["lessor.fencing.file", *LIBRARIES]),
+        ("from lessor.fencing import fence, FencedFile", ["lessor.fencing.sqlite", *LIBRARIES]),
         (
-            "import sqlite3; from leasehold.fencing import fence\nwith fence(sqlite3.connect(':memory:'), ('a', 1)): pass",
+            "import sqlite3; from lessor.fencing import fence\nwith fence(sqlite3.connect(':memory:'), ('a', 1)): pass",
             ["sqlalchemy", "psycopg", "redis", "obstore", "asyncio"],
         ),
-        ("from leasehold.fencing import FencedObject", ["sqlite3", "sqlalchemy", "psycopg", "redis"]),
-        ("from leasehold.fencing import FencedRedis", ["sqlite3", "sqlalchemy", "psycopg", "obstore"]),
-        ("import leasehold.fencing.psycopg", ["sqlite3", "sqlalchemy", "redis", "obstore"]),
-        ("import leasehold.fencing.postgresql", LIBRARIES),
+        ("from lessor.fencing import FencedObject", ["sqlite3", "sqlalchemy", "psycopg", "redis"]),
+        ("from lessor.fencing import FencedRedis", ["sqlite3", "sqlalchemy", "psycopg", "obstore"]),
+        ("import lessor.fencing.psycopg", ["sqlite3", "sqlalchemy", "redis", "obstore"]),
+        ("import lessor.fencing.postgresql", LIBRARIES),
     ],
 )
 def test_nothing_is_imported_before_it_is_needed(code: str, unwanted: list[str]) -> None:

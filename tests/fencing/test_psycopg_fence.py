@@ -10,9 +10,9 @@ import pytest
 from psycopg import IsolationLevel, errors
 from psycopg.rows import dict_row
 
-from leasehold import Client, ConfigError, Fenced, LeaseholdError, LeaseLost
-from leasehold.fencing import create_table, fence
-from leasehold.testing.conformance.base import until
+from lessor import Client, ConfigError, Fenced, LeaseLost, LessorError
+from lessor.fencing import create_table, fence
+from lessor.testing.conformance.base import until
 from tests.fencing.bearers import LostLease, bad_bearers
 from tests.servers.postgres import pgbouncer
 
@@ -61,7 +61,7 @@ def body(judge: psycopg.Connection[Any]) -> str:
     return str(row[0])
 
 
-def newest(judge: psycopg.Connection[Any], table: str = "leasehold_fence") -> list[tuple[str, int]]:
+def newest(judge: psycopg.Connection[Any], table: str = "lessor_fence") -> list[tuple[str, int]]:
     return judge.execute(f"SELECT resource, token FROM {table} ORDER BY resource".encode()).fetchall()
 
 
@@ -387,14 +387,14 @@ def test_the_table_can_be_made_beforehand_and_twice(
     connection.commit()
     create_table(connection, "rolled_back")
     connection.rollback()
-    made = judge.execute("SELECT to_regclass('leasehold_fence') IS NOT NULL, to_regclass('rolled_back') IS NOT NULL")
+    made = judge.execute("SELECT to_regclass('lessor_fence') IS NOT NULL, to_regclass('rolled_back') IS NOT NULL")
     assert made.fetchone() == (True, autocommit)
 
 
 def test_another_table_and_another_schema(connect: Connect, judge: psycopg.Connection[Any]) -> None:
     connection = connect()
     judge.execute("CREATE SCHEMA other")
-    for table, token in (("my_fence", 2), ("other.my_fence", 3), ("leasehold_fence", 1)):
+    for table, token in (("my_fence", 2), ("other.my_fence", 3), ("lessor_fence", 1)):
         with fence(connection, ("job", token), table=table):
             pass
         assert newest(judge, table) == [("job", token)]
@@ -413,7 +413,7 @@ def test_the_least_privileges(connect: Connect, judge: psycopg.Connection[Any]) 
     with pytest.raises(errors.InsufficientPrivilege, match="schema public"), fence(connection, ("job", 1)):
         pytest.fail("the body was entered")
     create_table(judge)
-    judge.execute("GRANT SELECT, INSERT, UPDATE ON leasehold_fence TO fence_writer")
+    judge.execute("GRANT SELECT, INSERT, UPDATE ON lessor_fence TO fence_writer")
     for token in (1, 2):
         with fence(connection, ("job", token)):
             write(connection, str(token))
@@ -424,8 +424,8 @@ def test_the_least_privileges(connect: Connect, judge: psycopg.Connection[Any]) 
 
 
 def test_a_token_in_the_table_that_is_none(connect: Connect, judge: psycopg.Connection[Any]) -> None:
-    judge.execute("CREATE TABLE leasehold_fence (resource TEXT PRIMARY KEY, token NUMERIC NOT NULL)")
-    judge.execute("INSERT INTO leasehold_fence VALUES ('job', 1.5)")
+    judge.execute("CREATE TABLE lessor_fence (resource TEXT PRIMARY KEY, token NUMERIC NOT NULL)")
+    judge.execute("INSERT INTO lessor_fence VALUES ('job', 1.5)")
     with pytest.raises(ConfigError, match="tampered"), fence(connect(), ("job", 1)):
         pytest.fail("the body was entered")
 
@@ -435,7 +435,7 @@ def test_a_token_in_the_table_that_is_none(connect: Connect, judge: psycopg.Conn
 
 @bad_bearers
 def test_what_can_not_be_a_stamp_changes_nothing(
-    connect: Connect, judge: psycopg.Connection[Any], bearer: Any, error: type[LeaseholdError], text: str
+    connect: Connect, judge: psycopg.Connection[Any], bearer: Any, error: type[LessorError], text: str
 ) -> None:
     connection = connect()
     with fence(connection, ("job", 5)):

@@ -9,9 +9,9 @@ import redis
 import redis.asyncio
 from redis.exceptions import ResponseError
 
-from leasehold import AsyncClient, Client, ConfigError, Fenced, LeaseholdError, LeaseLost
-from leasehold.fencing import create_table, fence
-from leasehold.testing.conformance.base import until
+from lessor import AsyncClient, Client, ConfigError, Fenced, LeaseLost, LessorError
+from lessor.fencing import create_table, fence
+from lessor.testing.conformance.base import until
 from tests.fencing.bearers import LostLease, bad_bearers
 from tests.servers.redis import redis_server
 from tests.servers.redis_cluster import redis_cluster
@@ -19,10 +19,10 @@ from tests.servers.redis_cluster import redis_cluster
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from leasehold.fencing import FencedRedis
+    from lessor.fencing import FencedRedis
     from tests.servers.redis import RedisServer
 
-KEPT = "leasehold_fence:job"
+KEPT = "lessor_fence:job"
 
 
 @pytest.fixture(scope="module")
@@ -180,7 +180,7 @@ def test_a_token_that_can_not_be_understood_lets_nobody_in(client: redis.Redis, 
 
 @bad_bearers
 def test_what_can_not_be_a_stamp_changes_nothing(
-    client: redis.Redis, judge: redis.Redis, bearer: Any, error: type[LeaseholdError], text: str
+    client: redis.Redis, judge: redis.Redis, bearer: Any, error: type[LessorError], text: str
 ) -> None:
     fence(client, ("job", 5)).set("a", "five")
     with pytest.raises(error, match=text):
@@ -223,7 +223,7 @@ def test_a_server_that_is_gone(client: redis.Redis) -> None:
 
 
 def test_the_least_privileges(server: RedisServer, judge: redis.Redis) -> None:
-    server.run("ACL", "SETUSER", "writer", "reset", "on", ">secret", "~leasehold_fence:job", "~report:*",
+    server.run("ACL", "SETUSER", "writer", "reset", "on", ">secret", "~lessor_fence:job", "~report:*",
                "+evalsha", "+eval", "+get", "+set", "+hset", "+del")  # fmt: skip
     with redis.Redis(port=server.port, username="writer", password="secret") as writer:
         guarded = fence(writer, ("job", 5))
@@ -293,8 +293,8 @@ def test_on_a_cluster_the_token_lives_where_the_key_does(port: int, decode: bool
             assert client.get(key) in ("five", b"five")
             nodes.add(client.get_node_from_key(key).port)
         assert len(nodes) == 2
-        assert client.get("leasehold_fence:{report}:job") in ("5", b"5")
-        assert client.get("leasehold_fence:{x}:job") in ("5", b"5")
+        assert client.get("lessor_fence:{report}:job") in ("5", b"5")
+        assert client.get("lessor_fence:{x}:job") in ("5", b"5")
 
 
 def test_on_a_cluster_what_shares_a_hash_tag_is_fenced_together(port: int) -> None:

@@ -11,8 +11,8 @@ import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from leasehold import Fenced
-from leasehold.fencing import fence
+from lessor import Fenced
+from lessor.fencing import fence
 from tests.scale import scaled
 from tests.servers.redis import redis_server
 
@@ -26,7 +26,7 @@ A_TIME = 50
 EXAMPLES = scaled(200)
 STEPS = 14
 HOLDERS = 3
-DATA, HASH, KEPT = "doc", "index", "leasehold_fence:job"
+DATA, HASH, KEPT = "doc", "index", "lessor_fence:job"
 SCRIPT = "redis.call('SET', KEYS[1], ARGV[1]) redis.call('HSET', KEYS[2], 'token', ARGV[1])"
 FAILING = f"{SCRIPT} error('half-way')"
 

@@ -10,8 +10,8 @@ from sqlalchemy.exc import DataError, InternalError, OperationalError, ResourceC
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, scoped_session, sessionmaker
 
-from leasehold import ConfigError, Fenced, LeaseholdError, LeaseLost
-from leasehold.fencing import create_table, fence
+from lessor import ConfigError, Fenced, LeaseLost, LessorError
+from lessor.fencing import create_table, fence
 from tests.fencing.bearers import LostLease, bad_bearers
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def body(engine: sa.Engine) -> str:
 
 def newest(engine: sa.Engine) -> int | None:
     with engine.connect() as connection:
-        token: int | None = connection.scalar(sa.text("SELECT token FROM leasehold_fence"))
+        token: int | None = connection.scalar(sa.text("SELECT token FROM lessor_fence"))
         return token
 
 
@@ -184,7 +184,7 @@ def test_autocommit_is_refused(engine: sa.Engine) -> None:
     ):
         pytest.fail("the body was entered")
     with engine.connect() as connection:
-        assert not sa.inspect(connection).has_table("leasehold_fence")
+        assert not sa.inspect(connection).has_table("lessor_fence")
 
 
 @only_sqlite
@@ -209,7 +209,7 @@ def test_where_sqlalchemy_itself_begins_on_sqlite(engine: sa.Engine) -> None:
 
 @bad_bearers
 def test_what_can_not_be_a_stamp_changes_nothing(
-    target: Any, engine: sa.Engine, bearer: Any, error: type[LeaseholdError], text: str
+    target: Any, engine: sa.Engine, bearer: Any, error: type[LessorError], text: str
 ) -> None:
     with fence(target, ("job", 5)):
         pass
@@ -316,7 +316,7 @@ def run(engine: sa.Engine, use: Callable[[AsyncEngine], Awaitable[None]]) -> Non
     for driver, options in ASYNC_DRIVERS[engine.dialect.name].items():
         with engine.begin() as connection:
             connection.execute(sa.update(Doc).values(body="nothing"))
-            connection.execute(sa.text("DROP TABLE IF EXISTS leasehold_fence"))
+            connection.execute(sa.text("DROP TABLE IF EXISTS lessor_fence"))
         url = engine.url.set(drivername=f"{engine.dialect.name}+{driver}")
         asyncio.run(_use(create_async_engine(url, connect_args=options), use))
 

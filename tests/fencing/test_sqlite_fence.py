@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from leasehold import Client, ConfigError, Fenced, LeaseholdError, LeaseLost
-from leasehold.fencing import create_table, fence
+from lessor import Client, ConfigError, Fenced, LeaseLost, LessorError
+from lessor.fencing import create_table, fence
 from tests.fencing.bearers import LostLease, bad_bearers
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def body(connect: Connect) -> str:
     return str(connect().execute("SELECT body FROM doc").fetchone()[0])
 
 
-def newest(connect: Connect, table: str = "leasehold_fence") -> list[tuple[str, int]]:
+def newest(connect: Connect, table: str = "lessor_fence") -> list[tuple[str, int]]:
     return connect().execute(f"SELECT resource, token FROM {table} ORDER BY resource").fetchall()
 
 
@@ -225,9 +225,9 @@ def test_another_table_and_an_attached_database(connect: Connect, tmp_path: Path
         pass
     assert (newest(connect, "my_fence"), newest(connect)) == ([("job", 2)], [("job", 1)])
     connection.execute("ATTACH ? AS other", (str(tmp_path / "other.db"),))
-    with fence(connection, ("job", 3), table="other.leasehold_fence"):
+    with fence(connection, ("job", 3), table="other.lessor_fence"):
         pass
-    assert connection.execute("SELECT token FROM other.leasehold_fence").fetchall() == [(3,)]
+    assert connection.execute("SELECT token FROM other.lessor_fence").fetchall() == [(3,)]
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,7 @@ def test_the_table_can_be_made_beforehand_and_twice(connect: Connect) -> None:
     connection = connect()
     create_table(connection)
     create_table(connection)
-    (sql,) = connection.execute("SELECT sql FROM sqlite_master WHERE name = 'leasehold_fence'").fetchone()
+    (sql,) = connection.execute("SELECT sql FROM sqlite_master WHERE name = 'lessor_fence'").fetchone()
     assert "resource TEXT PRIMARY KEY, token INTEGER NOT NULL" in sql
     connection.execute("BEGIN")
     create_table(connection, "rolled_back")
@@ -274,7 +274,7 @@ def test_a_subclass_of_the_connection(tmp_path: Path) -> None:
 
 @bad_bearers
 def test_what_can_not_be_a_stamp_changes_nothing(
-    connect: Connect, bearer: Any, error: type[LeaseholdError], text: str
+    connect: Connect, bearer: Any, error: type[LessorError], text: str
 ) -> None:
     connection = connect()
     with fence(connection, ("job", 5)):
@@ -348,7 +348,7 @@ def test_a_commit_that_fails_is_rolled_back_and_told(connect: Connect) -> None:
 def test_a_token_in_the_table_that_is_none(connect: Connect) -> None:
     connection = connect()
     create_table(connection)
-    connection.execute("INSERT INTO leasehold_fence VALUES ('job', 'not a number')")
+    connection.execute("INSERT INTO lessor_fence VALUES ('job', 'not a number')")
     connection.commit()
     with pytest.raises(ConfigError, match="tampered"), fence(connection, ("job", 1)):
         pytest.fail("the body was entered")

@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from leasehold import AsyncClient, Client, ConfigError, LeaseholdError, LeaseLost
-from leasehold.fencing import Fenceable, Stamp, from_environ
-from leasehold.fencing.stamp import stamp_of
+from lessor import AsyncClient, Client, ConfigError, LeaseLost, LessorError
+from lessor.fencing import Fenceable, Stamp, from_environ
+from lessor.fencing.stamp import stamp_of
 from tests.fencing.bearers import Message, bad_bearers
 
 if TYPE_CHECKING:
@@ -52,13 +52,13 @@ def test_the_record_of_whoever_holds_it_now_is_refused() -> None:
 
 
 @bad_bearers
-def test_what_can_not_be_a_stamp(bearer: Any, error: type[LeaseholdError], text: str) -> None:
+def test_what_can_not_be_a_stamp(bearer: Any, error: type[LessorError], text: str) -> None:
     with pytest.raises(error, match=text):
         stamp_of(bearer)
 
 
 def test_from_the_environment() -> None:
-    assert from_environ({"LEASEHOLD_RESOURCE": "job", "LEASEHOLD_TOKEN": "1790000000000000"}) == (
+    assert from_environ({"LESSOR_RESOURCE": "job", "LESSOR_TOKEN": "1790000000000000"}) == (
         "job",
         1_790_000_000_000_000,
     )
@@ -67,14 +67,14 @@ def test_from_the_environment() -> None:
 @pytest.mark.parametrize(
     ("environ", "text"),
     [
-        ({}, "LEASEHOLD_RESOURCE is not set"),
-        ({"LEASEHOLD_RESOURCE": "job"}, "LEASEHOLD_TOKEN is not set"),
-        ({"LEASEHOLD_RESOURCE": "job", "LEASEHOLD_TOKEN": ""}, "LEASEHOLD_TOKEN is not set"),
-        ({"LEASEHOLD_RESOURCE": "job", "LEASEHOLD_TOKEN": "-1"}, "no token"),
-        ({"LEASEHOLD_RESOURCE": "job", "LEASEHOLD_TOKEN": "1e3"}, "no token"),
-        ({"LEASEHOLD_RESOURCE": "job", "LEASEHOLD_TOKEN": "٣"}, "no token"),
-        ({"LEASEHOLD_RESOURCE": "job", "LEASEHOLD_TOKEN": str(2**53)}, "below"),
-        ({"LEASEHOLD_RESOURCE": "/job", "LEASEHOLD_TOKEN": "1"}, "starts or ends"),
+        ({}, "LESSOR_RESOURCE is not set"),
+        ({"LESSOR_RESOURCE": "job"}, "LESSOR_TOKEN is not set"),
+        ({"LESSOR_RESOURCE": "job", "LESSOR_TOKEN": ""}, "LESSOR_TOKEN is not set"),
+        ({"LESSOR_RESOURCE": "job", "LESSOR_TOKEN": "-1"}, "no token"),
+        ({"LESSOR_RESOURCE": "job", "LESSOR_TOKEN": "1e3"}, "no token"),
+        ({"LESSOR_RESOURCE": "job", "LESSOR_TOKEN": "٣"}, "no token"),
+        ({"LESSOR_RESOURCE": "job", "LESSOR_TOKEN": str(2**53)}, "below"),
+        ({"LESSOR_RESOURCE": "/job", "LESSOR_TOKEN": "1"}, "starts or ends"),
     ],
 )
 def test_an_environment_without_a_stamp(environ: dict[str, str], text: str) -> None:
@@ -82,13 +82,13 @@ def test_an_environment_without_a_stamp(environ: dict[str, str], text: str) -> N
         from_environ(environ)
 
 
-def test_a_command_under_leasehold_run_knows_its_stamp(tmp_path: Path) -> None:
+def test_a_command_under_lessor_run_knows_its_stamp(tmp_path: Path) -> None:
     import subprocess
     import sys
 
     url = f"sqlite:///{tmp_path}/leases.db"
-    show = "from leasehold.fencing import from_environ; print(*from_environ())"
-    command = [sys.executable, "-m", "leasehold", "run", "--url", url, "job/nightly", "--", sys.executable, "-c", show]
+    show = "from lessor.fencing import from_environ; print(*from_environ())"
+    command = [sys.executable, "-m", "lessor", "run", "--url", url, "job/nightly", "--", sys.executable, "-c", show]
     resource, token = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
     assert resource == "job/nightly"
     assert int(token) > 0

@@ -14,15 +14,15 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.pool import NullPool
 
-from leasehold import Client, Fenced
-from leasehold.fencing import Fence
+from lessor import Client, Fenced
+from lessor.fencing import Fence
 from tests.fencing.holder import RESOURCE, WRITE
 from tests.servers.redis import redis_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from leasehold import Lease
+    from lessor import Lease
     from tests.servers.redis import RedisServer
     from tests.servers.s3 import S3Server
 
@@ -176,7 +176,7 @@ def test_a_holder_that_comes_back_is_refused_and_without_the_guard_overwrites(
                 os.kill(stopped.pid, signal.SIGCONT)
 
                 refused = answer()
-                assert refused["refused"] in ("Fenced", "LeaseholdError")
+                assert refused["refused"] in ("Fenced", "LessorError")
                 assert f"token {old_token} is refused: token {lease.token}" in refused["text"]
                 assert place.body == "newer"
 

@@ -12,7 +12,7 @@ from concurrent.futures import wait
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
-from leasehold import Fenced
+from lessor import Fenced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator

@@ -12,7 +12,7 @@ import tempfile
 
 import atheris
 
-with atheris.instrument_imports(include=["leasehold"]):
+with atheris.instrument_imports(include=["lessor"]):
     from tests.fuzz.harness import one
 from tests.fuzz.seeds import seeds
 
@@ -22,7 +22,7 @@ def main(what: str) -> None:
         with open(what, "rb") as file:
             one(file.read())
         return
-    with tempfile.TemporaryDirectory(prefix="leasehold-fuzz-") as folder:
+    with tempfile.TemporaryDirectory(prefix="lessor-fuzz-") as folder:
         for number, seed in enumerate(seeds()):
             with open(os.path.join(folder, f"{number:03}"), "wb") as file:
                 file.write(seed)

@@ -10,25 +10,25 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from leasehold.core import ops
-from leasehold.core.clock import MILLISECOND
-from leasehold.core.lease import TOKEN_LIMIT
-from leasehold.core.paxos import messages as m
-from leasehold.core.paxos.acceptor import REPLY_ROOM
-from leasehold.core.paxos.ballots import DAY_US
-from leasehold.core.paxos.starting import NOTHING_PROMISED, start
-from leasehold.node import connection as connections
-from leasehold.node.acceptor import NodeAcceptor
-from leasehold.node.connection import MOST_UNREAD, Connection
-from leasehold.node.service import Service
-from leasehold.node.settings import Settings
-from leasehold.stores.paxos import frames, handshake
-from leasehold.stores.paxos.address import Place
+from lessor.core import ops
+from lessor.core.clock import MILLISECOND
+from lessor.core.lease import TOKEN_LIMIT
+from lessor.core.paxos import messages as m
+from lessor.core.paxos.acceptor import REPLY_ROOM
+from lessor.core.paxos.ballots import DAY_US
+from lessor.core.paxos.starting import NOTHING_PROMISED, start
+from lessor.node import connection as connections
+from lessor.node.acceptor import NodeAcceptor
+from lessor.node.connection import MOST_UNREAD, Connection
+from lessor.node.service import Service
+from lessor.node.settings import Settings
+from lessor.stores.paxos import frames, handshake
+from lessor.stores.paxos.address import Place
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leasehold.core.paxos.acceptor import Durable
+    from lessor.core.paxos.acceptor import Durable
 
 NO_GREETING, DEAF, BUILT, RAW = 1, 2, 4, 8
 """Bits of the first byte: it doesn't greet, it doesn't read, requests are built, and frames have no length of their own."""

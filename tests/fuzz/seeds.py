@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from random import Random
 
-from leasehold.core import ops
-from leasehold.core.paxos import messages as m
-from leasehold.stores.paxos import frames
+from lessor.core import ops
+from lessor.core.paxos import messages as m
+from lessor.stores.paxos import frames
 from tests.fuzz.harness import BUILT, DEAF, NO_GREETING, RAW, WALL_US
 
 N = WALL_US + 2_000_000

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold.core.paxos.messages import Seen
-from leasehold.node.acceptor import NodeAcceptor
+from lessor.core.paxos.messages import Seen
+from lessor.node.acceptor import NodeAcceptor
 from tests.fuzz import harness
 from tests.fuzz.harness import BUILT, DEAF, Finding, one
 from tests.fuzz.seeds import seeds
 
 if TYPE_CHECKING:
-    from leasehold.core.paxos.messages import Look, Verdict
+    from lessor.core.paxos.messages import Look, Verdict
 
 
 @pytest.mark.parametrize("seed", seeds())

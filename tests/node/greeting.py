@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from typing import TYPE_CHECKING
 
-from leasehold.stores.paxos import frames, handshake
+from lessor.stores.paxos import frames, handshake
 
 if TYPE_CHECKING:
     from typing import Self

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from leasehold.core.clock import SECOND
-from leasehold.core.ops import Acquire, Release, Renew
-from leasehold.core.paxos.acceptor import Config, Durable
-from leasehold.core.paxos.messages import Accept, Drop, Extend, Refused, Request
-from leasehold.node.acceptor import SHARE, NodeAcceptor
+from lessor.core.clock import SECOND
+from lessor.core.ops import Acquire, Release, Renew
+from lessor.core.paxos.acceptor import Config, Durable
+from lessor.core.paxos.messages import Accept, Drop, Extend, Refused, Request
+from lessor.node.acceptor import SHARE, NodeAcceptor
 
 WALL_US = 1_700_000_000_000_000
 MANY = 100

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold.core.paxos.acceptor import Config, Durable
-from leasehold.core.paxos.messages import Accept, Look, Request
-from leasehold.core.paxos.starting import shut_down, start
-from leasehold.errors import ConfigError
-from leasehold.node.disk import DataFolder, MarkFile
-from leasehold.node.process import init
-from leasehold.node.scribe import Scribe
-from leasehold.testing.conformance.base import until
+from lessor.core.paxos.acceptor import Config, Durable
+from lessor.core.paxos.messages import Accept, Look, Request
+from lessor.core.paxos.starting import shut_down, start
+from lessor.errors import ConfigError
+from lessor.node.disk import DataFolder, MarkFile
+from lessor.node.process import init
+from lessor.node.scribe import Scribe
+from lessor.testing.conformance.base import until
 from tests.core.paxos.cluster import acceptor as new_acceptor
 from tests.core.paxos.cluster import ask, asking
 

@@ -13,14 +13,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from leasehold import Client
-from leasehold.core import ops
-from leasehold.core.paxos import messages as m
-from leasehold.core.paxos.acceptor import REPLY_ROOM
-from leasehold.node.service import MOST_KEPT
-from leasehold.runtime.clock import SYSTEM
-from leasehold.stores.paxos import frames, handshake
-from leasehold.testing.conformance.base import until
+from lessor import Client
+from lessor.core import ops
+from lessor.core.paxos import messages as m
+from lessor.core.paxos.acceptor import REPLY_ROOM
+from lessor.node.service import MOST_KEPT
+from lessor.runtime.clock import SYSTEM
+from lessor.stores.paxos import frames, handshake
+from lessor.testing.conformance.base import until
 from tests.node.greeting import RawClient
 from tests.servers.paxos import PaxosNode, paxos_cluster
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 EXAMPLES = settings(
-    max_examples=int(os.environ.get("LEASEHOLD_FUZZ", "60")),
+    max_examples=int(os.environ.get("LESSOR_FUZZ", "60")),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
@@ -73,13 +73,13 @@ def test_another_protocol_is_refused(node: PaxosNode) -> None:
             assert "bytes, and 1024 are the most" in client.refusal()
     with RawClient(node.port) as client:
         client.send(frames.Hello("somebody", 1, b""))
-        assert client.refusal() == "this is a leasehold node, and that was no greeting"
+        assert client.refusal() == "this is a lessor node, and that was no greeting"
 
 
 def test_text_that_is_no_utf8_is_refused(node: PaxosNode) -> None:
     frame = frames.encode(frames.Hello(frames.MAGIC, frames.VERSION, b""))
     with RawClient(node.port) as client:
-        client.send(bytes(frame).replace(b"leasehold", b"lease\xffold"))
+        client.send(bytes(frame).replace(b"lessor", b"lease\xffold"))
         assert "can't be understood" in client.refusal()
 
 
@@ -320,7 +320,7 @@ def test_many_connections_that_say_nothing_leave_nothing_behind(node: PaxosNode)
         clients = [RawClient(node.port) for _ in range(20)]
         for client in clients:
             client.socket.close()
-    until(lambda: "leasehold_node_greeting 0\n" in node.get("metrics")[1], "the end of the connections")
+    until(lambda: "lessor_node_greeting 0\n" in node.get("metrics")[1], "the end of the connections")
     assert memory(node) - before < 32 * 2**20
 
 
@@ -367,7 +367,7 @@ def test_nothing_more_is_done_for_a_client_that_does_not_read_its_answers(node: 
     """Its small requests, of which thousands came at once, would fill the memory."""
 
     def requests() -> int:
-        return int(re.findall(r"^leasehold_node_requests_total (\d+)", node.get("metrics")[1], re.MULTILINE)[0])
+        return int(re.findall(r"^lessor_node_requests_total (\d+)", node.get("metrics")[1], re.MULTILINE)[0])
 
     before, done = memory(node), requests()
     scan, count = bytes(frames.encode(frames.Ask(1, [frames.ScanItem(m.Scan("full/"))]))), 400
@@ -412,5 +412,5 @@ def test_many_clients_together_do_not_fill_the_memory(node: PaxosNode, request_o
 
 def dropped(node: PaxosNode) -> int:
     """Return how many clients the node has dropped so far, to have room for the others."""
-    found = re.findall(r"^leasehold_node_dropped_for_room_total (\d+)", node.get("metrics")[1], re.MULTILINE)
+    found = re.findall(r"^lessor_node_dropped_for_room_total (\d+)", node.get("metrics")[1], re.MULTILINE)
     return int(found[0])

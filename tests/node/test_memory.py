@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from leasehold.core import ops
-from leasehold.core.clock import SECOND
-from leasehold.core.paxos import messages as m
-from leasehold.runtime.clock import SYSTEM
-from leasehold.stores.paxos import frames
-from leasehold.testing.conformance.base import pass_time, until
+from lessor.core import ops
+from lessor.core.clock import SECOND
+from lessor.core.paxos import messages as m
+from lessor.runtime.clock import SYSTEM
+from lessor.stores.paxos import frames
+from lessor.testing.conformance.base import pass_time, until
 from tests.measured import note
 from tests.node.greeting import RawClient
 from tests.scale import CHAOS
@@ -133,5 +133,5 @@ def processor_s(node: PaxosNode) -> float:
 
 def live(node: PaxosNode) -> int:
     """Return how many there are by the node's own word. Where there are many, it doesn't count them all the time."""
-    (line,) = [each for each in node.get("metrics")[1].splitlines() if each.startswith("leasehold_node_live_leases ")]
+    (line,) = [each for each in node.get("metrics")[1].splitlines() if each.startswith("lessor_node_live_leases ")]
     return int(line.split()[1])

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold import Client
-from leasehold.core.ops import Acquire, Granted, Held, Release, Released, Renew, Renewed, Unknown
-from leasehold.errors import ConfigError
-from leasehold.runtime.clock import SYSTEM
-from leasehold.stores.registry import open_store
-from leasehold.testing.conformance.base import PATIENCE, new_id, ns, take, taken, until
+from lessor import Client
+from lessor.core.ops import Acquire, Granted, Held, Release, Released, Renew, Renewed, Unknown
+from lessor.errors import ConfigError
+from lessor.runtime.clock import SYSTEM
+from lessor.stores.registry import open_store
+from lessor.testing.conformance.base import PATIENCE, new_id, ns, take, taken, until
 from tests.servers.paxos import PaxosCluster, paxos_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from leasehold.stores.base import Store
+    from lessor.stores.base import Store
     from tests.servers.paxos import PaxosNode
 
 NO_ROOM = "and has no room: --max-leases"
@@ -87,9 +87,9 @@ def test_a_node_that_cannot_go_on_ends_and_says_why() -> None:
         (node,) = cluster.nodes
         node.shut_down()
         program = (
-            "from leasehold.node.service import Service\n"
+            "from lessor.node.service import Service\n"
             "Service.tick = lambda self: 1 / 0\n"
-            "from leasehold.cli.main import main\n"
+            "from lessor.cli.main import main\n"
             "raise SystemExit(main())"
         )
         words = node.command(cluster.nodes)[3:]
@@ -113,7 +113,7 @@ def small() -> Iterator[tuple[PaxosNode, Store]]:
 
 
 def kept(node: PaxosNode) -> int:
-    (line,) = [line for line in node.get("metrics")[1].splitlines() if line.startswith("leasehold_node_resources ")]
+    (line,) = [line for line in node.get("metrics")[1].splitlines() if line.startswith("lessor_node_resources ")]
     return int(line.split()[1])
 
 

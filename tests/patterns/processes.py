@@ -8,16 +8,16 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
-from leasehold.client.sync import Client
-from leasehold.core.ops import Acquire, Release
-from leasehold.runtime.clock import SYSTEM
-from leasehold.stores.registry import open_store
-from leasehold.testing.faults import FaultyStore
+from lessor.client.sync import Client
+from lessor.core.ops import Acquire, Release
+from lessor.runtime.clock import SYSTEM
+from lessor.stores.registry import open_store
+from lessor.testing.faults import FaultyStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from leasehold.core.ops import Op, Outcome
+    from lessor.core.ops import Op, Outcome
 
 
 def start(work: str, *arguments: object) -> subprocess.Popen[str]:

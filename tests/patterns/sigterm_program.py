@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 
-from leasehold import AsyncClient, Client, drain_on_sigterm
+from lessor import AsyncClient, Client, drain_on_sigterm
 
 
 def say(word: str) -> None:
@@ -57,5 +57,5 @@ if __name__ == "__main__":
         in_threads(its_url, its_mode)
     else:
         asyncio.run(in_tasks(its_url, its_mode))
-    assert all(thread.name != "leasehold-drain" for thread in threading.enumerate())
+    assert all(thread.name != "lessor-drain" for thread in threading.enumerate())
     say("ended")

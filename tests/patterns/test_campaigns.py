@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold import AsyncClient, Client, ConfigError, LeaseLost, StoreUnavailable
-from leasehold.core.ops import Acquire
-from leasehold.runtime.clock import SYSTEM
-from leasehold.stores.registry import open_store
-from leasehold.testing.conformance.base import Thread, until
-from leasehold.testing.faults import FaultyStore
+from lessor import AsyncClient, Client, ConfigError, LeaseLost, StoreUnavailable
+from lessor.core.ops import Acquire
+from lessor.runtime.clock import SYSTEM
+from lessor.stores.registry import open_store
+from lessor.testing.conformance.base import Thread, until
+from lessor.testing.faults import FaultyStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from leasehold import AsyncTerm, Term
+    from lessor import AsyncTerm, Term
 
 URL = "memory://campaigns"
 

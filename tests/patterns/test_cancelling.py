@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from leasehold import AsyncClient, Client, LeaseLost
-from leasehold.testing.conformance.base import until
+from lessor import AsyncClient, Client, LeaseLost
+from lessor.testing.conformance.base import until
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from leasehold import Leader
-from leasehold.core.ops import Event, EventKind
-from leasehold.patterns.drain import Intake
-from leasehold.patterns.election import FIRST_REST, LONGEST_REST, Leaders, Rest
+from lessor import Leader
+from lessor.core.ops import Event, EventKind
+from lessor.patterns.drain import Intake
+from lessor.patterns.election import FIRST_REST, LONGEST_REST, Leaders, Rest
 
 
 def event(kind: EventKind, token: int, ttl_ns: int = 0, resource: str = "x") -> Event:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold import Client
-from leasehold.testing.conformance.base import Thread, until
+from lessor import Client
+from lessor.testing.conformance.base import Thread, until
 from tests.patterns.processes import end, hear, hold_two_levels, start, tell
 
 if TYPE_CHECKING:

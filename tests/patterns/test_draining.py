@@ -5,9 +5,9 @@ import threading
 
 import pytest
 
-from leasehold import AsyncClient, Client, ConfigError, StillWorking
-from leasehold.patterns.drain import Intake
-from leasehold.testing.conformance.base import Thread
+from lessor import AsyncClient, Client, ConfigError, StillWorking
+from lessor.patterns.drain import Intake
+from lessor.testing.conformance.base import Thread
 
 URL = "memory://draining"
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from leasehold import Client
-from leasehold.runtime.clock import SYSTEM
-from leasehold.testing.conformance.base import until
+from lessor import Client
+from lessor.runtime.clock import SYSTEM
+from lessor.testing.conformance.base import until
 from tests.measured import kind_of, note
 from tests.patterns.counted import requests
 from tests.patterns.processes import end, hear, start, tell, wait_in_line

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
-from leasehold import Client
-from leasehold.testing.conformance.base import Thread
+from lessor import Client
+from lessor.testing.conformance.base import Thread
 from tests.measured import kind_of, note
 from tests.patterns.processes import end, hear, hold_session, start, tell
 

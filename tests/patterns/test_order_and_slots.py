@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from leasehold.core.lease import Record
-from leasehold.errors import ConfigError
-from leasehold.patterns.semaphore import Slots, at_gate, at_slot
-from leasehold.patterns.several import Order
+from lessor.core.lease import Record
+from lessor.errors import ConfigError
+from lessor.patterns.semaphore import Slots, at_gate, at_slot
+from lessor.patterns.several import Order
 
 
 class Claim:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from leasehold import Client, ConfigError, drain_on_sigterm
-from leasehold.testing.conformance.base import Thread
+from lessor import Client, ConfigError, drain_on_sigterm
+from lessor.testing.conformance.base import Thread
 
 ROOT = Path(__file__).parents[2]
 

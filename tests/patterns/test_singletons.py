@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold import Client, ConfigError
+from lessor import Client, ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold import Client
+from lessor import Client
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from leasehold.stores.base import Store
+    from lessor.stores.base import Store
 
 
 @pytest.fixture

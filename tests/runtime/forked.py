@@ -9,7 +9,7 @@ import traceback
 import warnings
 from typing import TYPE_CHECKING
 
-from leasehold.testing.conformance.base import PATIENCE, until
+from lessor.testing.conformance.base import PATIENCE, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

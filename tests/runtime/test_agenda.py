@@ -6,10 +6,10 @@ import threading
 import time
 import weakref
 
-from leasehold.core.clock import HOUR, SECOND
-from leasehold.runtime.agenda import Agenda
-from leasehold.runtime.host import HERE
-from leasehold.testing.conformance.base import PATIENCE
+from lessor.core.clock import HOUR, SECOND
+from lessor.runtime.agenda import Agenda
+from lessor.runtime.host import HERE
+from lessor.testing.conformance.base import PATIENCE
 
 
 def test_what_is_lost_when_it_is_received_does_not_make_the_thread_wait_for_itself() -> None:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from leasehold import AsyncClient, Client, ConfigError, InvalidResource
-from leasehold.core.timing import Timing
-from leasehold.runtime.engine import _engines
-from leasehold.testing.faces import AsyncFace, SyncFace
+from lessor import AsyncClient, Client, ConfigError, InvalidResource
+from lessor.core.timing import Timing
+from lessor.runtime.engine import _engines
+from lessor.testing.faces import AsyncFace, SyncFace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold.core.clock import SECOND
-from leasehold.core.holder import State
-from leasehold.core.ops import Renew
-from leasehold.runtime import agenda, cohort, keeper
-from leasehold.runtime.clock import SYSTEM
-from leasehold.runtime.host import HERE
-from leasehold.stores.registry import open_store
-from leasehold.testing import FaultyStore
-from leasehold.testing.conformance.base import PATIENCE, until
+from lessor.core.clock import SECOND
+from lessor.core.holder import State
+from lessor.core.ops import Renew
+from lessor.runtime import agenda, cohort, keeper
+from lessor.runtime.clock import SYSTEM
+from lessor.runtime.host import HERE
+from lessor.stores.registry import open_store
+from lessor.testing import FaultyStore
+from lessor.testing.conformance.base import PATIENCE, until
 from tests.stores.interrupting import interrupted_everywhere
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
 
-    from leasehold import Client
-    from leasehold.client.lease import Lease
+    from lessor import Client
+    from lessor.client.lease import Lease
 
 MANY = 20
 

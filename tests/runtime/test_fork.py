@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold import AsyncClient, ConfigError, LeaseHeld, LeaseLost, StillWorking
-from leasehold.client.place import give_up
-from leasehold.core.holder import State
-from leasehold.core.ops import EventKind, Loss
-from leasehold.testing.child import Child
-from leasehold.testing.conformance.base import Thread, pass_time, until
+from lessor import AsyncClient, ConfigError, LeaseHeld, LeaseLost, StillWorking
+from lessor.client.place import give_up
+from lessor.core.holder import State
+from lessor.core.ops import EventKind, Loss
+from lessor.testing.child import Child
+from lessor.testing.conformance.base import Thread, pass_time, until
 from tests.runtime.forked import Forked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leasehold import Client
-    from leasehold.client.lease import Lease
-    from leasehold.client.lease_async import AsyncLease
+    from lessor import Client
+    from lessor.client.lease import Lease
+    from lessor.client.lease_async import AsyncLease
     from tests.runtime.forked import Line
 
 TTL = 1.5

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold import LeaseHeld
-from leasehold.client.place import BasePlace
-from leasehold.client.sync import Place
-from leasehold.core.ops import Loss
-from leasehold.runtime.clock import SYSTEM
-from leasehold.testing.conformance.base import ns, until
+from lessor import LeaseHeld
+from lessor.client.place import BasePlace
+from lessor.client.sync import Place
+from lessor.core.ops import Loss
+from lessor.runtime.clock import SYSTEM
+from lessor.testing.conformance.base import ns, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from leasehold import Client
+    from lessor import Client
 
 INTERRUPTS = 300
 ROUNDS = 4000

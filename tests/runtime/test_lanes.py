@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold import StoreUnavailable
-from leasehold.core.holder import State
-from leasehold.core.ops import Release, Renew, Unknown
-from leasehold.runtime.clock import SYSTEM
-from leasehold.stores.registry import open_store
-from leasehold.testing import FaultyStore
-from leasehold.testing.conformance.base import PATIENCE, pass_time
+from lessor import StoreUnavailable
+from lessor.core.holder import State
+from lessor.core.ops import Release, Renew, Unknown
+from lessor.runtime.clock import SYSTEM
+from lessor.stores.registry import open_store
+from lessor.testing import FaultyStore
+from lessor.testing.conformance.base import PATIENCE, pass_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from leasehold import Client
-    from leasehold.core.ops import Op, Outcome
+    from lessor import Client
+    from lessor.core.ops import Op, Outcome
 
 SHORT_TTL = 0.5
 LONG_TTL = 6.0

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from leasehold import Client
-from leasehold.core.ops import Notice, Summons
-from leasehold.runtime import listener
-from leasehold.runtime.host import HERE, ThisHost
-from leasehold.runtime.listener import Bell, Listener
-from leasehold.runtime.waiters import Waiters
+from lessor import Client
+from lessor.core.ops import Notice, Summons
+from lessor.runtime import listener
+from lessor.runtime.host import HERE, ThisHost
+from lessor.runtime.listener import Bell, Listener
+from lessor.runtime.waiters import Waiters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from leasehold.core.ops import Event
+    from lessor.core.ops import Event
 
 LONG = 20.0
 
@@ -107,27 +107,27 @@ def desk() -> Iterator[Desk]:
 
 
 def test_that_nobody_waits_so_the_thread_of_its_own_reads(desk: Desk) -> None:
-    desk.line.wait_for_reader("leasehold-listener")
+    desk.line.wait_for_reader("lessor-listener")
     desk.line.say("nobody")
     while not desk.heard:
         time.sleep(0.01)
-    assert desk.line.readers == ["leasehold-listener"]
+    assert desk.line.readers == ["lessor-listener"]
 
 
 def test_the_one_that_waits_reads_its_call_itself_and_then_the_thread_goes_on(desk: Desk) -> None:
-    desk.line.wait_for_reader("leasehold-listener")
+    desk.line.wait_for_reader("lessor-listener")
     first = desk.wait("first")
     desk.line.wait_for_reader("first")
     desk.line.say("first")
     first.join(LONG)
     assert desk.bells["first"].called
     assert desk.line.readers == ["first"]
-    desk.line.wait_for_reader("leasehold-listener")
+    desk.line.wait_for_reader("lessor-listener")
 
 
 def test_a_call_that_comes_while_the_reader_changes_is_not_slept_over(desk: Desk) -> None:
     """The thread of its own is called away, and has just read the call for the one that takes its place."""
-    desk.line.wait_for_reader("leasehold-listener")
+    desk.line.wait_for_reader("lessor-listener")
     interrupt, ring = desk.line.interrupt, desk.listener._take
 
     def call_and_interrupt() -> None:
@@ -148,7 +148,7 @@ def test_a_call_that_comes_while_the_reader_changes_is_not_slept_over(desk: Desk
 
 def test_one_that_waits_soon_after_another_calls_nobody_away(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener, "LINGER", LONG)
-    desk.line.wait_for_reader("leasehold-listener")
+    desk.line.wait_for_reader("lessor-listener")
     interruptions: list[str] = []
     interrupt = desk.line.interrupt
 
@@ -168,7 +168,7 @@ def test_one_that_waits_soon_after_another_calls_nobody_away(desk: Desk, monkeyp
 
 
 def test_one_of_several_reads_for_all_and_another_follows_it(desk: Desk) -> None:
-    desk.line.wait_for_reader("leasehold-listener")
+    desk.line.wait_for_reader("lessor-listener")
     first = desk.wait("first")
     desk.line.wait_for_reader("first")
     second, third = desk.wait("second"), desk.wait("third")
@@ -182,7 +182,7 @@ def test_one_of_several_reads_for_all_and_another_follows_it(desk: Desk) -> None
     desk.line.say("third")
     third.join(LONG)
     assert all(bell.called for bell in desk.bells.values())
-    desk.line.wait_for_reader("leasehold-listener")
+    desk.line.wait_for_reader("lessor-listener")
 
 
 def test_whoever_gives_up_waiting_leaves_the_reading_to_others(desk: Desk) -> None:
@@ -197,7 +197,7 @@ def test_whoever_gives_up_waiting_leaves_the_reading_to_others(desk: Desk) -> No
 
 def test_a_call_that_was_read_just_before_the_one_that_waits_took_over(desk: Desk) -> None:
     """It must not wait for news that another thread has in hand."""
-    desk.line.wait_for_reader("leasehold-listener")
+    desk.line.wait_for_reader("lessor-listener")
     passed_on, take = threading.Event(), desk.listener._take
 
     def slow(news: list[Event | Notice]) -> None:
@@ -222,7 +222,7 @@ def test_a_reader_that_fails_leaves_the_others_waiting_until_their_time(
     def broken(_: float) -> None:
         raise RuntimeError("torn")
 
-    desk.line.wait_for_reader("leasehold-listener")
+    desk.line.wait_for_reader("lessor-listener")
     desk.line.get = broken  # type: ignore[method-assign,assignment]
     waiting = desk.wait("first", 0.2)
     waiting.join(LONG)
@@ -239,7 +239,7 @@ def test_whoever_takes_over_does_not_wait_for_a_call_that_the_one_before_has_in_
         desk._take(news)
 
     desk.listener._take = slowly
-    desk.line.wait_for_reader("leasehold-listener")
+    desk.line.wait_for_reader("lessor-listener")
     desk.line.say("first")
     assert in_hand.wait(LONG)
     first = desk.wait("first", 10 * LONG)
@@ -259,7 +259,7 @@ class Turnstile:
         self.arrived, self.open, self._passed = threading.Event(), threading.Event(), threading.Event()
 
     def __enter__(self) -> None:
-        if threading.current_thread().name == "leasehold-listener" and not self._passed.is_set():
+        if threading.current_thread().name == "lessor-listener" and not self._passed.is_set():
             self.arrived.set()
             self.open.wait(LONG)
             self._lock.acquire()
@@ -275,7 +275,7 @@ class Turnstile:
 
 def test_the_thread_of_its_own_does_not_read_when_it_was_called_away_before_it_began(desk: Desk) -> None:
     """The interruption is spent by then: it would read for a minute, and the one that waits would wait for it."""
-    desk.line.wait_for_reader("leasehold-listener")
+    desk.line.wait_for_reader("lessor-listener")
     turnstile: Any = Turnstile()
     desk.listener._reading = turnstile
     desk.line.interrupt()
@@ -293,7 +293,7 @@ def test_the_thread_of_its_own_does_not_read_when_it_was_called_away_before_it_b
 
 
 def test_whoever_is_to_read_next_and_leaves_instead_passes_it_on(desk: Desk) -> None:
-    desk.line.wait_for_reader("leasehold-listener")
+    desk.line.wait_for_reader("lessor-listener")
     first = desk.wait("first")
     desk.line.wait_for_reader("first")
     second = Bell()
@@ -302,7 +302,7 @@ def test_whoever_is_to_read_next_and_leaves_instead_passes_it_on(desk: Desk) -> 
     first.join(LONG)
     assert not second._asleep.locked(), "it is to read next"
     desk.listener.leave(second)
-    desk.line.wait_for_reader("leasehold-listener")
+    desk.line.wait_for_reader("lessor-listener")
 
 
 def test_whoever_waits_a_second_time_reads_again() -> None:
@@ -322,7 +322,7 @@ def test_whoever_waits_a_second_time_reads_again() -> None:
     second.join(LONG)
     assert called == [True]
     waiters.leave("id")
-    line.wait_for_reader("leasehold-listener")
+    line.wait_for_reader("lessor-listener")
     waiters.close()
 
 
@@ -348,7 +348,7 @@ def test_an_interrupt_while_the_listener_starts_leaves_no_thread_behind_and_the_
     host.started[0].join(LONG)
     assert not host.started[0].is_alive()
     waiters.start()
-    lines[1].wait_for_reader("leasehold-listener")
+    lines[1].wait_for_reader("lessor-listener")
     waiters.close()
     host.started[1].join(LONG)
     assert not host.started[1].is_alive()

@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold.core.ops import Acquire, Granted, Renew, Unknown
-from leasehold.core.timing import Timing
-from leasehold.errors import StoreUnavailable
-from leasehold.runtime.clock import SYSTEM
-from leasehold.stores.registry import open_store
-from leasehold.testing import FaultyStore
-from leasehold.testing.conformance.base import PATIENCE, new_id, pass_time, until
+from lessor.core.ops import Acquire, Granted, Renew, Unknown
+from lessor.core.timing import Timing
+from lessor.errors import StoreUnavailable
+from lessor.runtime.clock import SYSTEM
+from lessor.stores.registry import open_store
+from lessor.testing import FaultyStore
+from lessor.testing.conformance.base import PATIENCE, new_id, pass_time, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from leasehold import Client, Lease
-    from leasehold.core.ops import Op, Outcome
+    from lessor import Client, Lease
+    from lessor.core.ops import Op, Outcome
 
 pytestmark = pytest.mark.heavy
 

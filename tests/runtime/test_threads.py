@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from leasehold import AsyncClient, Client
-from leasehold.core.holder import State
-from leasehold.core.ops import Renew
-from leasehold.runtime.clock import SYSTEM
-from leasehold.runtime.tenure import Tenure
-from leasehold.runtime.watchdog import Watchdog
-from leasehold.stores.registry import open_store
-from leasehold.testing import FaultyStore
-from leasehold.testing.conformance.base import PATIENCE, Thread, until
+from lessor import AsyncClient, Client
+from lessor.core.holder import State
+from lessor.core.ops import Renew
+from lessor.runtime.clock import SYSTEM
+from lessor.runtime.tenure import Tenure
+from lessor.runtime.watchdog import Watchdog
+from lessor.stores.registry import open_store
+from lessor.testing import FaultyStore
+from lessor.testing.conformance.base import PATIENCE, Thread, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leasehold.client.lease import Lease
+    from lessor.client.lease import Lease
 
 
 def waiting(client: Client | AsyncClient) -> int:
@@ -74,7 +74,7 @@ class Unstartable:
         monkeypatch.setattr(threading.Thread, "start", failing)
 
 
-@pytest.mark.parametrize("name", ["leasehold-keeper", "leasehold-watchdog", "leasehold-listener"])
+@pytest.mark.parametrize("name", ["lessor-keeper", "lessor-watchdog", "lessor-listener"])
 def test_an_acquire_without_its_thread_fails_and_leaves_nothing(
     url: str, open_client: Callable[..., Client], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -94,8 +94,8 @@ def test_waiters_are_called_by_a_listener_that_could_not_be_started_once(
 ) -> None:
     client, other = open_client(url), open_client(url)
     theirs = other.acquire("x", ttl=30)
-    Unstartable(monkeypatch, "leasehold-listener")
-    monkeypatch.setattr("leasehold.core.claim.REFRESH_NS", 60 * 10**9)  # nobody comes by itself
+    Unstartable(monkeypatch, "lessor-listener")
+    monkeypatch.setattr("lessor.core.claim.REFRESH_NS", 60 * 10**9)  # nobody comes by itself
     with pytest.raises(RuntimeError, match="can't start new thread"):
         client.acquire("x", ttl=30)
     thread = Thread(lambda: client.acquire("x", ttl=30, wait=60))
@@ -107,7 +107,7 @@ def test_waiters_are_called_by_a_listener_that_could_not_be_started_once(
 def test_a_task_without_its_batcher_fails_and_leaves_nothing(
     url: str, other: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    unstartable = Unstartable(monkeypatch, "leasehold-batcher")
+    unstartable = Unstartable(monkeypatch, "lessor-batcher")
 
     async def body() -> None:
         async with AsyncClient(url) as client:

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold import AsyncClient
-from leasehold.testing.child import Child
-from leasehold.testing.conformance.base import PATIENCE, Thread, pass_time
+from lessor import AsyncClient
+from lessor.testing.child import Child
+from lessor.testing.conformance.base import PATIENCE, Thread, pass_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leasehold import Client
-    from leasehold.client.lease_async import AsyncLease
+    from lessor import Client
+    from lessor.client.lease_async import AsyncLease
 
 MANY = 100
 AT_ONCE = 1.0
@@ -50,7 +50,7 @@ def wait_for_many(url: str, free_all: Callable[[], object]) -> float:
 
 @pytest.fixture
 def _nobody_comes_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("leasehold.core.claim.REFRESH_NS", 60 * 10**9)
+    monkeypatch.setattr("lessor.core.claim.REFRESH_NS", 60 * 10**9)
 
 
 @pytest.mark.usefixtures("_nobody_comes_by_itself")

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from leasehold import AsyncClient, Client, InvalidResource
-from leasehold.core.holder import State
-from leasehold.core.ops import EventKind
-from leasehold.testing.conformance.base import PATIENCE, Thread, until
+from lessor import AsyncClient, Client, InvalidResource
+from lessor.core.holder import State
+from lessor.core.ops import EventKind
+from lessor.testing.conformance.base import PATIENCE, Thread, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from leasehold.client.watch_async import AsyncWatch
-    from leasehold.core.ops import Event
-    from leasehold.runtime.watch import Watch
+    from lessor.client.watch_async import AsyncWatch
+    from lessor.core.ops import Event
+    from lessor.runtime.watch import Watch
 
 GRANTED, RELEASED = EventKind.GRANTED, EventKind.RELEASED
 

@@ -12,7 +12,7 @@ import subprocess
 import urllib.request
 from typing import TYPE_CHECKING, Any
 
-from leasehold.testing.conformance.base import until
+from lessor.testing.conformance.base import until
 from tests.needs import not_here
 from tests.servers import free_port, quick_folder
 from tests.servers.island import Island
@@ -20,7 +20,7 @@ from tests.servers.island import Island
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-BINARY = os.environ.get("LEASEHOLD_TEST_ETCD", "etcd")
+BINARY = os.environ.get("LESSOR_TEST_ETCD", "etcd")
 """The program; the path of another one tests another version."""
 QUICK = ("--heartbeat-interval", "50", "--election-timeout", "500")
 """Lets a server take leases of 1 s: the shortest follows from the time of an election."""
@@ -184,7 +184,7 @@ class EtcdCluster:
 
 @contextlib.contextmanager
 def etcd_server(*settings: str, tls: bool = False, binary: str = BINARY, durable: bool = False) -> Iterator[EtcdServer]:
-    with quick_folder("leasehold-etcd-", durable=durable) as folder:
+    with quick_folder("lessor-etcd-", durable=durable) as folder:
         server = EtcdServer(folder, "single", *QUICK, *settings, tls=tls, binary=binary)
         try:
             server.launch()
@@ -197,7 +197,7 @@ def etcd_server(*settings: str, tls: bool = False, binary: str = BINARY, durable
 
 @contextlib.contextmanager
 def etcd_cluster(*settings: str, binary: str = BINARY, durable: bool = False) -> Iterator[EtcdCluster]:
-    with quick_folder("leasehold-etcd-", durable=durable) as folder:
+    with quick_folder("lessor-etcd-", durable=durable) as folder:
         yield from _running([EtcdServer(folder, f"m{n}", *settings, binary=binary) for n in range(3)])
 
 
@@ -212,7 +212,7 @@ def _running(members: list[EtcdServer]) -> Iterator[EtcdCluster]:
 @contextlib.contextmanager
 def etcd_cluster_with_island(*settings: str) -> Iterator[tuple[EtcdCluster, EtcdServer, Island]]:
     """Three members, the last one on an island."""
-    with quick_folder("leasehold-etcd-") as folder, Island() as island:
+    with quick_folder("lessor-etcd-") as folder, Island() as island:
         members = [EtcdServer(folder, f"m{n}", *settings) for n in range(3)]
         for member in members[:2]:
             member.peer_host = f"{island.peers}.1"

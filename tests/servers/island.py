@@ -18,8 +18,8 @@ class Island:
 
     def __init__(self) -> None:
         number = os.getpid() % 200 + 20
-        self.name = f"leasehold-{os.getpid()}"
-        self._cables = {f"lh{os.getpid()}c": f"10.231.{number}", f"lh{os.getpid()}p": f"10.232.{number}"}
+        self.name = f"lessor-{os.getpid()}"
+        self._cables = {f"ls{os.getpid()}c": f"10.231.{number}", f"ls{os.getpid()}p": f"10.232.{number}"}
         self.clients, self.peers = self._cables.values()
         self._peer_cable = list(self._cables)[1]
         self.inside = ("ip", "netns", "exec", self.name)

@@ -1,4 +1,4 @@
-"""Real leasehold nodes: processes on free ports, each with a data folder of its own."""
+"""Real lessor nodes: processes on free ports, each with a data folder of its own."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import urllib.error
 import urllib.request
 from typing import TYPE_CHECKING
 
-from leasehold.node.process import init
-from leasehold.testing.conformance.base import until
+from lessor.node.process import init
+from lessor.testing.conformance.base import until
 from tests.servers import free_port
 from tests.servers.island import Island
 
@@ -56,7 +56,7 @@ class PaxosNode:
     def command(self, peers: Sequence[PaxosNode]) -> list[str]:
         others = ",".join(f"{peer.name}={peer.place}" for peer in peers if peer is not self)
         return [
-            *self.inside, sys.executable, "-m", "leasehold", "node", "--id", self.name, "--data", self.data,
+            *self.inside, sys.executable, "-m", "lessor", "node", "--id", self.name, "--data", self.data,
             "--listen", self.place, "--http", f"{self.host}:{self.http_port}", "--peers", others, *self.settings,
         ]  # fmt: skip
 
@@ -170,14 +170,14 @@ class PaxosCluster:
 
 @contextlib.contextmanager
 def paxos_cluster(nodes: int = 3, *settings: str) -> Iterator[PaxosCluster]:
-    with tempfile.TemporaryDirectory(prefix="leasehold-paxos-") as folder:
+    with tempfile.TemporaryDirectory(prefix="lessor-paxos-") as folder:
         yield from _running([PaxosNode(folder, "abcde"[n], *settings) for n in range(nodes)])
 
 
 @contextlib.contextmanager
 def paxos_cluster_with_island(*settings: str) -> Iterator[tuple[PaxosCluster, Island]]:
     """Three nodes, the last one on a network of its own."""
-    with tempfile.TemporaryDirectory(prefix="leasehold-paxos-") as folder, Island() as island:
+    with tempfile.TemporaryDirectory(prefix="lessor-paxos-") as folder, Island() as island:
         nodes = [PaxosNode(folder, name, *settings) for name in "abc"]
         for node in nodes[:2]:
             node.host = f"{island.peers}.1"

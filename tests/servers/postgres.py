@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
-from leasehold.testing.conformance.base import until
+from lessor.testing.conformance.base import until
 from tests.needs import not_here
 from tests.servers import free_port, unprivileged
 
@@ -204,7 +204,7 @@ def _group_of(user: str) -> int:
 @contextlib.contextmanager
 def postgres_server(*settings: str) -> Iterator[PostgresServer]:
     """Start a server, each setting like ``fsync=off``; it is gone when the block ends."""
-    with tempfile.TemporaryDirectory(prefix="leasehold-postgres-") as folder:
+    with tempfile.TemporaryDirectory(prefix="lessor-postgres-") as folder:
         server = PostgresServer(folder, *settings)
         try:
             yield server
@@ -215,7 +215,7 @@ def postgres_server(*settings: str) -> Iterator[PostgresServer]:
 @contextlib.contextmanager
 def pgbouncer(server: PostgresServer, **settings: str) -> Iterator[PgBouncer]:
     """Start a PgBouncer before the server."""
-    with tempfile.TemporaryDirectory(prefix="leasehold-pgbouncer-") as folder:
+    with tempfile.TemporaryDirectory(prefix="lessor-pgbouncer-") as folder:
         bouncer = PgBouncer(server, folder, **settings)
         try:
             yield bouncer

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import redis
 
-from leasehold.testing.conformance.base import until
+from lessor.testing.conformance.base import until
 from tests.needs import not_here
 from tests.servers import free_port
 
@@ -126,7 +126,7 @@ class RedisServer:
 
 @contextlib.contextmanager
 def redis_server(*settings: str, tls: bool = False, program: str = "redis-server") -> Iterator[RedisServer]:
-    with tempfile.TemporaryDirectory(prefix="leasehold-redis-") as folder:
+    with tempfile.TemporaryDirectory(prefix="lessor-redis-") as folder:
         server = RedisServer(folder, *settings, tls=tls, program=program)
         try:
             yield server

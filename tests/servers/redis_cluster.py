@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import redis
 from redis.crc import key_slot
 
-from leasehold.testing.conformance.base import until
+from lessor.testing.conformance.base import until
 from tests.servers import free_port
 from tests.servers.redis import RedisServer
 
@@ -92,7 +92,7 @@ class Cluster:
 @contextlib.contextmanager
 def redis_cluster(*, masters: int = 3, replicas: int = 0) -> Iterator[Cluster]:
     with (
-        tempfile.TemporaryDirectory(prefix="leasehold-cluster-", ignore_cleanup_errors=True) as folder,
+        tempfile.TemporaryDirectory(prefix="lessor-cluster-", ignore_cleanup_errors=True) as folder,
         contextlib.ExitStack() as ending,
     ):
         yield Cluster(folder, ending, masters=masters, replicas=replicas)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import redis
 
-from leasehold.testing.conformance.base import until
+from lessor.testing.conformance.base import until
 from tests.servers.redis import RedisServer
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class SentinelGroup:
 @contextlib.contextmanager
 def sentinel_group(*, replicas: int = 1, down_after_ms: int = 1000) -> Iterator[SentinelGroup]:
     with (
-        tempfile.TemporaryDirectory(prefix="leasehold-sentinel-", ignore_cleanup_errors=True) as folder,
+        tempfile.TemporaryDirectory(prefix="lessor-sentinel-", ignore_cleanup_errors=True) as folder,
         contextlib.ExitStack() as ending,
     ):
         yield SentinelGroup(folder, ending, replicas=replicas, down_after_ms=down_after_ms)

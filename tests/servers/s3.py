@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
-from leasehold.testing.conformance.base import until
+from lessor.testing.conformance.base import until
 from tests.needs import not_here
 from tests.servers import free_port
 
@@ -95,7 +95,7 @@ def store(url: str) -> S3Store:
 
 @contextlib.contextmanager
 def s3_server() -> Iterator[S3Server]:
-    with tempfile.TemporaryDirectory(prefix="leasehold-s3-", ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(prefix="lessor-s3-", ignore_cleanup_errors=True) as folder:
         server = S3Server(folder)
         try:
             server.wait()

@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from leasehold.testing.conformance.base import until
+from lessor.testing.conformance.base import until
 from tests.needs import not_here
 from tests.servers import free_port, quick_folder
 from tests.servers.island import Island
@@ -227,7 +227,7 @@ def zookeeper_server(
     settings: str = "", *, durable: bool = False, options: tuple[str, ...] = ()
 ) -> Iterator[ZooKeeperServer]:
     """One with these settings and, for those that have no place there, options of Java's."""
-    with quick_folder("leasehold-zookeeper-", durable=durable) as folder:
+    with quick_folder("lessor-zookeeper-", durable=durable) as folder:
         server = ZooKeeperServer(folder, settings)
         server.java_options = options if durable else (QUICKLY, *options)
         try:
@@ -239,14 +239,14 @@ def zookeeper_server(
 
 @contextlib.contextmanager
 def ensemble() -> Iterator[Ensemble]:
-    with quick_folder("leasehold-zookeeper-") as folder:
+    with quick_folder("lessor-zookeeper-") as folder:
         yield from _running(Ensemble(folder))
 
 
 @contextlib.contextmanager
 def ensemble_with_island() -> Iterator[tuple[Ensemble, ZooKeeperServer, Island]]:
     """Three servers, the last one on an island."""
-    with quick_folder("leasehold-zookeeper-") as folder, Island() as island:
+    with quick_folder("lessor-zookeeper-") as folder, Island() as island:
         for three in _running(Ensemble(folder, island)):
             yield three, three.servers[-1], island
 

@@ -5,26 +5,26 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING
 
-from leasehold.core.ops import Acquire, Loss
-from leasehold.core.paxos.acceptor import Acceptor, Durable
-from leasehold.core.paxos.ballots import DAY_US, Ballots
-from leasehold.core.paxos.messages import Accept, Ack, Drop, Extend, Gone, Low, Request, Seed, Withdraw
-from leasehold.core.paxos.proposer import Proposer
-from leasehold.core.paxos.session import Keeping, Session
-from leasehold.core.paxos.starting import Seeding, silence
-from leasehold.core.paxos.steps import Blocked, Kept, Send
-from leasehold.sim.client import Client
-from leasehold.sim.node import Node
-from leasehold.sim.world import Cast
+from lessor.core.ops import Acquire, Loss
+from lessor.core.paxos.acceptor import Acceptor, Durable
+from lessor.core.paxos.ballots import DAY_US, Ballots
+from lessor.core.paxos.messages import Accept, Ack, Drop, Extend, Gone, Low, Request, Seed, Withdraw
+from lessor.core.paxos.proposer import Proposer
+from lessor.core.paxos.session import Keeping, Session
+from lessor.core.paxos.starting import Seeding, silence
+from lessor.core.paxos.steps import Blocked, Kept, Send
+from lessor.sim.client import Client
+from lessor.sim.node import Node
+from lessor.sim.world import Cast
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from leasehold.core.paxos.acceptor import Answer
-    from leasehold.core.paxos.attempt import Attempt
-    from leasehold.core.paxos.messages import Verdict
-    from leasehold.core.paxos.slot import Slot
-    from leasehold.core.paxos.steps import Step
+    from lessor.core.paxos.acceptor import Answer
+    from lessor.core.paxos.attempt import Attempt
+    from lessor.core.paxos.messages import Verdict
+    from lessor.core.paxos.slot import Slot
+    from lessor.core.paxos.steps import Step
 
 # --- the holder's time --------------------------------------------------------------------------------------------
 

@@ -6,13 +6,13 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
-from leasehold import Fenced, LeaseHeld, LeaseLost
+from lessor import Fenced, LeaseHeld, LeaseLost
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from leasehold.patterns.campaign_async import AsyncCampaign
-    from leasehold.sim import ProgramWorld, Register, SimProcess
+    from lessor.patterns.campaign_async import AsyncCampaign
+    from lessor.sim import ProgramWorld, Register, SimProcess
 
 STEPS = 5
 

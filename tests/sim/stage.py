@@ -5,19 +5,19 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING, NamedTuple
 
-from leasehold.core.clock import MILLISECOND, SECOND
-from leasehold.core.ops import Loss, Release
-from leasehold.core.paxos.messages import Reply, Request
-from leasehold.sim.client import Client, SessionClient
-from leasehold.sim.network import Network
-from leasehold.sim.node import Node
-from leasehold.sim.plan import Plan
-from leasehold.sim.world import Cast, World
+from lessor.core.clock import MILLISECOND, SECOND
+from lessor.core.ops import Loss, Release
+from lessor.core.paxos.messages import Reply, Request
+from lessor.sim.client import Client, SessionClient
+from lessor.sim.network import Network
+from lessor.sim.node import Node
+from lessor.sim.plan import Plan
+from lessor.sim.world import Cast, World
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leasehold.sim.tenancy import Tenancy
+    from lessor.sim.tenancy import Tenancy
 
 FOR_EVER = 10**15
 NODES = ("a", "b", "c")

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold.core.clock import MILLISECOND, SECOND
-from leasehold.core.ops import Loss, Release, Revoke
-from leasehold.core.paxos.ballots import DAY_US
-from leasehold.core.paxos.messages import Accept, Ack, Drop, End, Gone, Withdraw
-from leasehold.sim.checks import Violation
-from leasehold.sim.world import Cast
+from lessor.core.clock import MILLISECOND, SECOND
+from lessor.core.ops import Loss, Release, Revoke
+from lessor.core.paxos.ballots import DAY_US
+from lessor.core.paxos.messages import Accept, Ack, Drop, End, Gone, Withdraw
+from lessor.sim.checks import Violation
+from lessor.sim.world import Cast
 from tests.sim.mutants import CASTS
 from tests.sim.stage import Fate, SessionActor, Stage
 

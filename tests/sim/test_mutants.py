@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from leasehold.sim.plan import draw
-from leasehold.sim.shrink import shrink, violation
+from lessor.sim.plan import draw
+from lessor.sim.shrink import shrink, violation
 from tests.sim.mutants import CASTS
 
 BY_HAND = {

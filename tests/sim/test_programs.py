@@ -14,21 +14,21 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from leasehold import ConfigError, LeaseHeld, LeaseLost, sim
-from leasehold.core.clock import SECOND
-from leasehold.sim import Mishap, Trouble
+from lessor import ConfigError, LeaseHeld, LeaseLost, sim
+from lessor.core.clock import SECOND
+from lessor.sim import Mishap, Trouble
 from tests.sim.programs import careful, election, forgetful, guild, three
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from leasehold.sim import ProgramWorld, Register, SimProcess
+    from lessor.sim import ProgramWorld, Register, SimProcess
 
 ONLY_PAUSES = sim.NONE._replace(pauses=3)
 ROUGH = sim.Faults(pauses=8, kills=2, outages=1, cuts=4)
 STORY = """
 import hashlib, sys
-from leasehold import sim
+from lessor import sim
 from tests.sim.programs import careful, three
 text = "".join(sim.run(three(careful), seed=seed, seconds=60).story() for seed in (1, 2))
 sys.stdout.write(hashlib.sha256(text.encode()).hexdigest())
@@ -177,7 +177,7 @@ def test_who_is_killed_gives_nothing_back_and_begins_again() -> None:
 
 
 def test_two_that_believe_at_once_are_noticed() -> None:
-    """Which takes clocks that go wrong by more than leasehold allows for."""
+    """Which takes clocks that go wrong by more than lessor allows for."""
 
     async def main(process: SimProcess, after: float) -> None:
         await asyncio.sleep(after)

@@ -7,13 +7,13 @@ import os
 import subprocess
 import sys
 
-from leasehold.sim.clock import SimClock
-from leasehold.sim.seeds import run, run_seeds
-from leasehold.sim.world import simulate
+from lessor.sim.clock import SimClock
+from lessor.sim.seeds import run, run_seeds
+from lessor.sim.world import simulate
 
 TRACE = """
 import hashlib, sys
-from leasehold.sim.world import simulate
+from lessor.sim.world import simulate
 text = "\\n".join(line for seed in (3, 4) for line in simulate(seed, tracing=True).trace or ())
 sys.stdout.write(hashlib.sha256(text.encode()).hexdigest())
 """

@@ -33,7 +33,7 @@ mkdir -p /run/systemd/system /run/user /run/own
 chmod 700 /run/user
 groups=/sys/fs/cgroup/systemd
 test -d $groups || groups=/sys/fs/cgroup
-own=$groups/leasehold-test-$$
+own=$groups/lessor-test-$$
 mkdir $own
 mount --bind $own /run/own
 echo $$ >$own/cgroup.procs
@@ -55,8 +55,8 @@ class Host:
         self.folder, self._store = folder, store
         folder.mkdir()
         self._script(
-            "leasehold",
-            f'echo >>{folder}/calls; exec {shlex.quote(sys.executable)} -m leasehold "$@" 2>>{folder}/errors',
+            "lessor",
+            f'echo >>{folder}/calls; exec {shlex.quote(sys.executable)} -m lessor "$@" 2>>{folder}/errors',
         )
         self._script("report", f"echo {folder.name} >>{folder.parent}/reports")
 
@@ -67,7 +67,7 @@ class Host:
 
     @property
     def calls(self) -> int:
-        """How often its scheduler has started leasehold."""
+        """How often its scheduler has started lessor."""
         path = self.folder / "calls"
         return len(path.read_text().splitlines()) if path.exists() else 0
 
@@ -116,7 +116,7 @@ class Host:
 
 
 def _leave_no_groups(pid: int) -> None:
-    for top in glob.glob(f"/sys/fs/cgroup/**/leasehold-test-{pid}"):
+    for top in glob.glob(f"/sys/fs/cgroup/**/lessor-test-{pid}"):
         for folder, _, _ in os.walk(top, topdown=False):
             with contextlib.suppress(OSError):  # something in it has yet to end
                 os.rmdir(folder)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold import Client
-from leasehold.testing.conformance.base import until
+from lessor import Client
+from lessor.testing.conformance.base import until
 from tests.docs.markdown_pages import ROOT, blocks
 from tests.servers import free_port
 from tests.servers.redis import redis_server
@@ -73,7 +73,7 @@ def program(folder: Path, *words: str, **variables: object) -> Iterator[subproce
     environment = {
         **os.environ,
         "PATH": place + os.pathsep + os.environ["PATH"],
-        "LEASEHOLD_URL": f"sqlite:///{folder}/leases.db",
+        "LESSOR_URL": f"sqlite:///{folder}/leases.db",
         "REPORTS": str(folder / "reports"),
         **{name: str(value) for name, value in variables.items()},
     }
@@ -92,7 +92,7 @@ def program(folder: Path, *words: str, **variables: object) -> Iterator[subproce
 def test_of_two_celery_beats_one_sends_and_the_other_takes_over(tmp_path: Path, reports: Path) -> None:
     def beat(number: int) -> contextlib.AbstractContextManager[subprocess.Popen[bytes]]:
         words = ("run", "celery/beat", "--ttl", "3s", "--", "celery", "-A", "jobs", "beat", "-s", f"schedule-{number}")
-        return program(tmp_path, "leasehold", *words, BROKER_URL=server.url)
+        return program(tmp_path, "lessor", *words, BROKER_URL=server.url)
 
     def waiting() -> bool:
         return len(client.contenders("celery/beat")) == 1

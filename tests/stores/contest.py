@@ -6,17 +6,17 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING, Any
 
-from leasehold import Client
-from leasehold.core.holder import State
-from leasehold.errors import StoreUnavailable
-from leasehold.runtime.clock import SYSTEM
-from leasehold.testing.conformance.base import Thread, until
+from lessor import Client
+from lessor.core.holder import State
+from lessor.errors import StoreUnavailable
+from lessor.runtime.clock import SYSTEM
+from lessor.testing.conformance.base import Thread, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Self
 
-    from leasehold.client.lease import Lease
+    from lessor.client.lease import Lease
 
 PATIENCE = 60.0
 RESOURCE = "job"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from functools import partial
 
-from leasehold import Client
-from leasehold.stores.pool import CONNECTIONS
-from leasehold.testing.conformance.base import PATIENCE, Thread, until
+from lessor import Client
+from lessor.stores.pool import CONNECTIONS
+from lessor.testing.conformance.base import PATIENCE, Thread, until
 
 THREADS = 4 * CONNECTIONS
 ENOUGH = 100

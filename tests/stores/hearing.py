@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leasehold.testing.conformance.base import PATIENCE, Thread, taken
+from lessor.testing.conformance.base import PATIENCE, Thread, taken
 from tests.stores.interrupting import interrupted_everywhere
 
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from leasehold.stores.base import Store
-    from leasehold.stores.postgresql.subscription import PostgresSubscription
-    from leasehold.stores.redis.subscription import RedisSubscription
+    from lessor.stores.base import Store
+    from lessor.stores.postgresql.subscription import PostgresSubscription
+    from lessor.stores.redis.subscription import RedisSubscription
 
 
 def hides_no_event(

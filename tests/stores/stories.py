@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
-from leasehold.core.clock import MILLISECOND, SECOND
-from leasehold.core.lease import TOKEN_LIMIT
-from leasehold.core.ops import RESERVATION_NS, Acquire, Event, Granted, Notice, Release, Renew, Revoke, Unknown
-from leasehold.testing.clock import FakeClock
+from lessor.core.clock import MILLISECOND, SECOND
+from lessor.core.lease import TOKEN_LIMIT
+from lessor.core.ops import RESERVATION_NS, Acquire, Event, Granted, Notice, Release, Renew, Revoke, Unknown
+from lessor.testing.clock import FakeClock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from leasehold.core.lease import Contender, Record
-    from leasehold.core.ops import Op, Outcome
-    from leasehold.stores.base import Subscription
+    from lessor.core.lease import Contender, Record
+    from lessor.core.ops import Op, Outcome
+    from lessor.stores.base import Subscription
 
 MS = MILLISECOND
 RESOURCES = ("x", "y", "y/z", "é/\U0001f512")

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import Phase, given, settings
 
-from leasehold.core.clock import SECOND
-from leasehold.core.ops import Acquire, Release
-from leasehold.stores.base import StoreURL
-from leasehold.stores.memory import MemoryStore
-from leasehold.stores.sqlite import SqliteStore
-from leasehold.testing.clock import FakeClock
+from lessor.core.clock import SECOND
+from lessor.core.ops import Acquire, Release
+from lessor.stores.base import StoreURL
+from lessor.stores.memory import MemoryStore
+from lessor.stores.sqlite import SqliteStore
+from lessor.testing.clock import FakeClock
 from tests.scale import scaled
 from tests.stores.stories import EPISODES, RESOURCES, Side, follow, hear, many_on_one_resource, stories
 

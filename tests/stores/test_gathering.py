@@ -5,18 +5,18 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from leasehold.core.clock import SECOND
-from leasehold.core.ops import Release, Released, Renew, Renewed, Unknown
-from leasehold.runtime.clock import SYSTEM
-from leasehold.stores import gathering
-from leasehold.stores.gathering import LANES, Gathering
-from leasehold.testing.conformance.base import Thread, until
+from lessor.core.clock import SECOND
+from lessor.core.ops import Release, Released, Renew, Renewed, Unknown
+from lessor.runtime.clock import SYSTEM
+from lessor.stores import gathering
+from lessor.stores.gathering import LANES, Gathering
+from lessor.testing.conformance.base import Thread, until
 from tests.stores.interrupting import interrupted_everywhere
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from leasehold.core.ops import Op, Outcome
+    from lessor.core.ops import Op, Outcome
 
 
 class Server:

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold.core.clock import SECOND
-from leasehold.core.ops import Acquire, Event, EventKind, Granted, Held, Notice, Release, Summons, Unknown
-from leasehold.errors import ConfigError
-from leasehold.stores.base import Store, StoreURL
-from leasehold.stores.memory import MemoryStore
-from leasehold.stores.registry import guarantees, open_store
-from leasehold.testing.clock import FakeClock
+from lessor.core.clock import SECOND
+from lessor.core.ops import Acquire, Event, EventKind, Granted, Held, Notice, Release, Summons, Unknown
+from lessor.errors import ConfigError
+from lessor.stores.base import Store, StoreURL
+from lessor.stores.memory import MemoryStore
+from lessor.stores.registry import guarantees, open_store
+from lessor.testing.clock import FakeClock
 
 if TYPE_CHECKING:
-    from leasehold.core.clock import Clock
+    from lessor.core.clock import Clock
 
 TTL = 10 * SECOND
 ASK = Acquire("r", "A", "h", TTL)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from leasehold.errors import ConfigError
-from leasehold.runtime.clock import SYSTEM
-from leasehold.stores.base import StoreURL
-from leasehold.stores.registry import KNOWN, open_store
+from lessor.errors import ConfigError
+from lessor.runtime.clock import SYSTEM
+from lessor.stores.base import StoreURL
+from lessor.stores.registry import KNOWN, open_store
 
 PIECES = ("qzsecret", "wxhidden")
 REMOTE = [scheme for scheme in KNOWN if scheme not in ("memory", "sqlite")]

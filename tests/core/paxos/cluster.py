@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leasehold.core.clock import SECOND
-from leasehold.core.ops import Acquire, Release
-from leasehold.core.paxos.acceptor import Acceptor, Config
-from leasehold.core.paxos.ballots import Ballots
-from leasehold.core.paxos.messages import Request
-from leasehold.core.paxos.proposer import Proposer
-from leasehold.core.paxos.starting import NOTHING_PROMISED
-from leasehold.core.paxos.steps import Send
+from lessor.core.clock import SECOND
+from lessor.core.ops import Acquire, Release
+from lessor.core.paxos.acceptor import Acceptor, Config
+from lessor.core.paxos.ballots import Ballots
+from lessor.core.paxos.messages import Request
+from lessor.core.paxos.proposer import Proposer
+from lessor.core.paxos.starting import NOTHING_PROMISED
+from lessor.core.paxos.steps import Send
 
 if TYPE_CHECKING:
-    from leasehold.core.paxos.messages import Item, Verdict
-    from leasehold.core.paxos.steps import Step
+    from lessor.core.paxos.messages import Item, Verdict
+    from lessor.core.paxos.steps import Step
 
 TTL = 10 * SECOND
 DRIFT = 0.005

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from leasehold.core.clock import SECOND
-from leasehold.core.ops import EventKind, Loss, Release, Renew, Revoke, Summons
-from leasehold.core.paxos.acceptor import KEEP_AHEAD_US, RAISE_BY_US, REPLY_ROOM, Config, Durable
-from leasehold.core.paxos.ballots import DAY_US, SECOND_US
-from leasehold.core.paxos.messages import (
+from lessor.core.clock import SECOND
+from lessor.core.ops import EventKind, Loss, Release, Renew, Revoke, Summons
+from lessor.core.paxos.acceptor import KEEP_AHEAD_US, RAISE_BY_US, REPLY_ROOM, Config, Durable
+from lessor.core.paxos.ballots import DAY_US, SECOND_US
+from lessor.core.paxos.messages import (
     Accept,
     Ack,
     Drop,
@@ -24,8 +24,8 @@ from leasehold.core.paxos.messages import (
     Seen,
     Withdraw,
 )
-from leasehold.core.paxos.riders import fingerprint, riders, stamp
-from leasehold.core.paxos.starting import start
+from lessor.core.paxos.riders import fingerprint, riders, stamp
+from lessor.core.paxos.starting import start
 from tests.core.paxos.cluster import TTL, acceptor, ask, asking
 
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from leasehold.core.paxos.ballots import DAY_US, Ballots
+from lessor.core.paxos.ballots import DAY_US, Ballots
 
 WALL = 10**15
 

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from leasehold.core.lease import Contender, Record
-from leasehold.core.ops import Event, EventKind, Notice, Summons
-from leasehold.core.paxos import merging
-from leasehold.core.paxos.merging import Pushes, agreed, in_doubt
-from leasehold.core.paxos.messages import Push
+from lessor.core.lease import Contender, Record
+from lessor.core.ops import Event, EventKind, Notice, Summons
+from lessor.core.paxos import merging
+from lessor.core.paxos.merging import Pushes, agreed, in_doubt
+from lessor.core.paxos.messages import Push
 
 
 def record(token: int, remaining_ns: int = 10, **more: object) -> Record:

@@ -4,22 +4,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold.core.clock import SECOND
-from leasehold.core.ops import Acquire, Loss, Revoke
-from leasehold.core.paxos.acceptor import Acceptor, Config, Durable
-from leasehold.core.paxos.ballots import DAY_US, Ballots
-from leasehold.core.paxos.messages import Accept, Ack, End, Gone, Look, Low, Seen, Withdraw
-from leasehold.core.paxos.proposer import Proposer
-from leasehold.core.paxos.starting import NOTHING_PROMISED
-from leasehold.core.paxos.steps import BackOff, Blocked, Ended, Freed, Kept, NoAnswer, Refusal, Send, Won
-from leasehold.core.timing import safe_span
+from lessor.core.clock import SECOND
+from lessor.core.ops import Acquire, Loss, Revoke
+from lessor.core.paxos.acceptor import Acceptor, Config, Durable
+from lessor.core.paxos.ballots import DAY_US, Ballots
+from lessor.core.paxos.messages import Accept, Ack, End, Gone, Look, Low, Seen, Withdraw
+from lessor.core.paxos.proposer import Proposer
+from lessor.core.paxos.starting import NOTHING_PROMISED
+from lessor.core.paxos.steps import BackOff, Blocked, Ended, Freed, Kept, NoAnswer, Refusal, Send, Won
+from lessor.core.timing import safe_span
 from tests.core.paxos.cluster import DRIFT, TTL, Cluster, acceptor, ask, asking
 
 if TYPE_CHECKING:
-    from leasehold.core.paxos.acceptor import Answer
-    from leasehold.core.paxos.messages import Request, Verdict
-    from leasehold.core.paxos.slot import Slot
-    from leasehold.core.paxos.steps import Step
+    from lessor.core.paxos.acceptor import Answer
+    from lessor.core.paxos.messages import Request, Verdict
+    from lessor.core.paxos.slot import Slot
+    from lessor.core.paxos.steps import Step
 
 
 @pytest.mark.parametrize("acceptors", [3, 5])

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold.core.clock import SECOND
-from leasehold.core.ops import Loss, Revoke
-from leasehold.core.paxos.messages import Accept, Ack, End, Extend, Gone, Low
-from leasehold.core.paxos.riders import fingerprint, riders, stamp
-from leasehold.core.paxos.session import Session
-from leasehold.core.paxos.steps import BackOff, Ended, Kept, NoAnswer, Refusal, Send, Won
+from lessor.core.clock import SECOND
+from lessor.core.ops import Loss, Revoke
+from lessor.core.paxos.messages import Accept, Ack, End, Extend, Gone, Low
+from lessor.core.paxos.riders import fingerprint, riders, stamp
+from lessor.core.paxos.session import Session
+from lessor.core.paxos.steps import BackOff, Ended, Kept, NoAnswer, Refusal, Send, Won
 from tests.core.paxos.cluster import TTL, Cluster, ask
 
 if TYPE_CHECKING:
-    from leasehold.core.paxos.proposer import Proposer
-    from leasehold.core.paxos.steps import Step
+    from lessor.core.paxos.proposer import Proposer
+    from lessor.core.paxos.steps import Step
 
 NEVER = 10**18
 

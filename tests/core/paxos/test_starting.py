@@ -5,12 +5,12 @@ from itertools import pairwise
 import msgspec
 import pytest
 
-from leasehold.core.clock import SECOND
-from leasehold.core.ops import Release, Renew
-from leasehold.core.paxos.acceptor import Config, Durable
-from leasehold.core.paxos.messages import Accept, Ack, Drop, Extend, HeldBy, Low, Request, Seed, SeedQuery, Withdraw
-from leasehold.core.paxos.riders import stamp
-from leasehold.core.paxos.starting import Seeding, Snapshot, shut_down, silence, start
+from lessor.core.clock import SECOND
+from lessor.core.ops import Release, Renew
+from lessor.core.paxos.acceptor import Config, Durable
+from lessor.core.paxos.messages import Accept, Ack, Drop, Extend, HeldBy, Low, Request, Seed, SeedQuery, Withdraw
+from lessor.core.paxos.riders import stamp
+from lessor.core.paxos.starting import Seeding, Snapshot, shut_down, silence, start
 from tests.core.paxos.cluster import TTL, acceptor, ask, asking
 
 CONFIG = Config("a")

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold.core.clock import SECOND
-from leasehold.core.lease import Contender
-from leasehold.core.ops import WAITER_LIFE_NS, Loss, Renew
-from leasehold.core.paxos.merging import in_doubt, in_line
-from leasehold.core.paxos.messages import Ack, Extend, Gone, Look, Place, Seen
-from leasehold.core.paxos.steps import Blocked, Ended, Freed, Kept, Won
+from lessor.core.clock import SECOND
+from lessor.core.lease import Contender
+from lessor.core.ops import WAITER_LIFE_NS, Loss, Renew
+from lessor.core.paxos.merging import in_doubt, in_line
+from lessor.core.paxos.messages import Ack, Extend, Gone, Look, Place, Seen
+from lessor.core.paxos.steps import Blocked, Ended, Freed, Kept, Won
 from tests.core.paxos.cluster import TTL, Cluster, acceptor, ask
 
 if TYPE_CHECKING:
-    from leasehold.core.paxos.proposer import Proposer
+    from lessor.core.paxos.proposer import Proposer
 
 
 def waiting(cluster: Cluster, name: str) -> list[str]:

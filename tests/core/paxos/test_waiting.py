@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from leasehold.core.clock import SECOND
-from leasehold.core.ops import RESERVATION_NS, Release
-from leasehold.core.paxos.messages import Drop, Look, Seen
-from leasehold.core.paxos.steps import Blocked, Freed, Won
+from lessor.core.clock import SECOND
+from lessor.core.ops import RESERVATION_NS, Release
+from lessor.core.paxos.messages import Drop, Look, Seen
+from lessor.core.paxos.steps import Blocked, Freed, Won
 from tests.core.paxos.cluster import TTL, Cluster, ask
 
 

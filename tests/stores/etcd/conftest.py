@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold.runtime.clock import SYSTEM
-from leasehold.stores.base import StoreURL
-from leasehold.stores.etcd import EtcdStore
+from lessor.runtime.clock import SYSTEM
+from lessor.stores.base import StoreURL
+from lessor.stores.etcd import EtcdStore
 from tests.servers.etcd import EtcdServer, etcd_server
 
 if TYPE_CHECKING:

@@ -13,20 +13,20 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from leasehold.core.clock import SECOND
-from leasehold.core.ops import Acquire, Granted, Held, Lost, NotHeld, Op, Release, Renew, Renewed, Revoke
-from leasehold.stores.base import StoreURL
-from leasehold.stores.etcd import EtcdStore
-from leasehold.stores.memory import MemoryStore
-from leasehold.testing.clock import FakeClock
+from lessor.core.clock import SECOND
+from lessor.core.ops import Acquire, Granted, Held, Lost, NotHeld, Op, Release, Renew, Renewed, Revoke
+from lessor.stores.base import StoreURL
+from lessor.stores.etcd import EtcdStore
+from lessor.stores.memory import MemoryStore
+from lessor.testing.clock import FakeClock
 from tests.scale import scaled
 from tests.stores.stories import EPISODES, RESOURCES, Side, handovers, ids, names, releases, renewals, revocations
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from leasehold.core.lease import Record
-    from leasehold.core.ops import Outcome
+    from lessor.core.lease import Record
+    from lessor.core.ops import Outcome
     from tests.servers.etcd import EtcdServer
 
 serials = itertools.count()

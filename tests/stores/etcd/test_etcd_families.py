@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold.core.clock import SECOND
-from leasehold.core.ops import Acquire, Granted, Notice, Release, Released, Revoke, Unknown
-from leasehold.errors import ConfigError
-from leasehold.testing.conformance.base import new_id, take, taken, until
+from lessor.core.clock import SECOND
+from lessor.core.ops import Acquire, Granted, Notice, Release, Released, Revoke, Unknown
+from lessor.errors import ConfigError
+from lessor.testing.conformance.base import new_id, take, taken, until
 from tests.servers.etcd import EtcdServer, etcd_server
 from tests.stores.etcd.test_etcd_keys import apply, keys, metric
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from leasehold.core.ops import Op
-    from leasehold.stores.etcd import EtcdStore
+    from lessor.core.ops import Op
+    from lessor.stores.etcd import EtcdStore
 
 
 def names(parent: str, count: int) -> list[str]:

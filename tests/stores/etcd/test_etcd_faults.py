@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold.testing.conformance.base import pass_time, until
+from lessor.testing.conformance.base import pass_time, until
 from tests.servers.etcd import EtcdCluster, EtcdServer, etcd_cluster, etcd_cluster_with_island
 from tests.servers.tunnel import Tunnel
 from tests.stores.contest import Contest

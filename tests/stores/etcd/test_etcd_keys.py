@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from leasehold import Client, LeaseHeld
-from leasehold.core.clock import SECOND
-from leasehold.core.ops import Acquire, Granted, Held, Loss, Lost, Notice, Release, Released, Renew, Renewed
-from leasehold.testing.conformance.base import pass_time, take, taken, until
+from lessor import Client, LeaseHeld
+from lessor.core.clock import SECOND
+from lessor.core.ops import Acquire, Granted, Held, Loss, Lost, Notice, Release, Released, Renew, Renewed
+from lessor.testing.conformance.base import pass_time, take, taken, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leasehold.core.ops import Op, Outcome
-    from leasehold.stores.base import Subscription
-    from leasehold.stores.etcd import EtcdStore
+    from lessor.core.ops import Op, Outcome
+    from lessor.stores.base import Subscription
+    from lessor.stores.etcd import EtcdStore
     from tests.servers.etcd import EtcdServer
 
 
 def keys(server: EtcdServer, namespace: str) -> dict[str, Any]:
-    lines = server.ctl("get", "--prefix", f"/leasehold/{namespace}/").splitlines()
+    lines = server.ctl("get", "--prefix", f"/lessor/{namespace}/").splitlines()
     return {key: json.loads(value) for key, value in zip(lines[::2], lines[1::2], strict=True)}
 
 
@@ -38,9 +38,9 @@ def test_a_lease_is_readable(store: EtcdStore, server: EtcdServer, namespace: st
     taken(store, "reports/nightly", 30, "a" * 32, metadata='{"why":"ü"}')
     take(store, "reports/nightly", 30, "b" * 32, queue=True)
     found = keys(server, namespace)
-    lease = found[f"/leasehold/{namespace}/lease/reports/nightly"]
+    lease = found[f"/lessor/{namespace}/lease/reports/nightly"]
     assert (lease["state"], lease["holder"], lease["metadata"]) == ("held", "somebody", '{"why":"ü"}')
-    assert f"/leasehold/{namespace}/wait/reports/nightly//queue/{'b' * 32}" in found
+    assert f"/lessor/{namespace}/wait/reports/nightly//queue/{'b' * 32}" in found
 
 
 def test_the_token_is_the_revision_of_the_grants_own_write(
@@ -51,7 +51,7 @@ def test_the_token_is_the_revision_of_the_grants_own_write(
     take(store, "job", 30, "b", queue=True)
     apply(store, Release("job", "a"))
     token = taken(store, "job", 30, "b", queue=True).token
-    shown = json.loads(server.ctl("get", f"/leasehold/{namespace}/lease/job", "-w", "json"))["kvs"][0]
+    shown = json.loads(server.ctl("get", f"/lessor/{namespace}/lease/job", "-w", "json"))["kvs"][0]
     assert token == shown["mod_revision"]
     assert isinstance(apply(store, Renew("job", "b", token, 30 * SECOND))[0], Renewed)
     record = store.read(["job"], timeout=10)[0]
@@ -163,7 +163,7 @@ def test_a_waiter_that_has_left_is_not_called(
     apply(other, Release("job", "b"))
     assert isinstance(apply(holder, Release("job", "a"))[0], Released)
     called = [key for key in keys(server, namespace) if "/notice/" in key]
-    assert called == [f"/leasehold/{namespace}/notice/there-c//c"]
+    assert called == [f"/lessor/{namespace}/notice/there-c//c"]
 
 
 def test_ids_that_were_given_up_do_not_hide_who_waits(
@@ -175,7 +175,7 @@ def test_ids_that_were_given_up_do_not_hide_who_waits(
         apply(other, Release("job", f"given up {number}", abandon=True))
     take(other, "job", 30, "b", queue=True, notify="there")
     assert isinstance(apply(holder, Release("job", "a"))[0], Released)
-    assert f"/leasehold/{namespace}/notice/there//b" in keys(server, namespace)
+    assert f"/lessor/{namespace}/notice/there//b" in keys(server, namespace)
 
 
 def test_a_batch_is_one_transaction(store: EtcdStore, server: EtcdServer) -> None:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leasehold.stores.etcd.leases import EtcdLease, kept_alive
-from leasehold.stores.etcd.messages import KEY_VALUE, LEASE, WATCH, decode, inside, number
+from lessor.stores.etcd.leases import EtcdLease, kept_alive
+from lessor.stores.etcd.messages import KEY_VALUE, LEASE, WATCH, decode, inside, number
 
 numbers = st.integers(-(2**63), 2**63 - 1)
 

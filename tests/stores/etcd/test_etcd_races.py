@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from leasehold.core.clock import SECOND
-from leasehold.core.ops import Acquire, Granted, Held, Release, Released, Renew, Renewed, Revoke
-from leasehold.stores.etcd.members import Members
-from leasehold.stores.etcd.results import Results
-from leasehold.stores.etcd.tokens import Tokens
-from leasehold.stores.etcd.trouble import Elsewhere
-from leasehold.testing.conformance.base import PATIENCE, Thread, new_id, ns, pass_time, take, taken, until
+from lessor.core.clock import SECOND
+from lessor.core.ops import Acquire, Granted, Held, Release, Released, Renew, Renewed, Revoke
+from lessor.stores.etcd.members import Members
+from lessor.stores.etcd.results import Results
+from lessor.stores.etcd.tokens import Tokens
+from lessor.stores.etcd.trouble import Elsewhere
+from lessor.testing.conformance.base import PATIENCE, Thread, new_id, ns, pass_time, take, taken, until
 from tests.servers.etcd import etcd_server
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from leasehold.stores.etcd import EtcdStore
+    from lessor.stores.etcd import EtcdStore
     from tests.servers.etcd import EtcdServer
 
 
@@ -202,4 +202,4 @@ def test_a_family_that_came_back_within_its_grace_ends_at_once(
         assert isinstance(store.apply([renewal], timeout=PATIENCE)[0], Renewed)
     assert isinstance(take(store, "part", 30), Held)
     assert store.apply([Release("top", top)], timeout=PATIENCE) == [Released()]
-    assert '"state":"held"' not in server.ctl("get", "--prefix", f"/leasehold/{namespace}/lease/")
+    assert '"state":"held"' not in server.ctl("get", "--prefix", f"/lessor/{namespace}/lease/")

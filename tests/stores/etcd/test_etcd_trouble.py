@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from leasehold import Client, ConfigError, StoreUnavailable
-from leasehold.core.clock import SECOND
-from leasehold.core.ops import Acquire, Granted, Release, Released, Renew, Renewed, Unknown
-from leasehold.runtime.clock import SYSTEM
-from leasehold.stores.base import StoreURL
-from leasehold.stores.etcd import EtcdStore
-from leasehold.stores.etcd.members import Members
-from leasehold.stores.etcd.trouble import explain
-from leasehold.testing.conformance.base import Thread, pass_time, taken, until
+from lessor import Client, ConfigError, StoreUnavailable
+from lessor.core.clock import SECOND
+from lessor.core.ops import Acquire, Granted, Release, Released, Renew, Renewed, Unknown
+from lessor.runtime.clock import SYSTEM
+from lessor.stores.base import StoreURL
+from lessor.stores.etcd import EtcdStore
+from lessor.stores.etcd.members import Members
+from lessor.stores.etcd.trouble import explain
+from lessor.testing.conformance.base import Thread, pass_time, taken, until
 from tests.needs import not_here
 from tests.servers import free_port
 from tests.servers.etcd import EtcdServer, etcd_cluster, etcd_server
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from leasehold.core.ops import Outcome
-    from leasehold.stores.etcd.wire import Wire
+    from lessor.core.ops import Outcome
+    from lessor.stores.etcd.wire import Wire
 
 
 def ask(url: str, timeout: float = 5) -> Outcome:
@@ -255,7 +255,7 @@ def guarded() -> Iterator[EtcdServer]:
             ("user", "add", "root:top"),
             ("user", "grant-role", "root", "root"),
             ("role", "add", "leases"),
-            ("role", "grant-permission", "leases", "--prefix=true", "readwrite", "/leasehold/default/"),
+            ("role", "grant-permission", "leases", "--prefix=true", "readwrite", "/lessor/default/"),
             ("user", "add", "me:se%cret"),
             ("user", "grant-role", "me", "leases"),
             ("auth", "enable"),

@@ -7,10 +7,10 @@ import itertools
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
-from leasehold import Client
-from leasehold.errors import LeaseholdError
-from leasehold.runtime.clock import SYSTEM
-from leasehold.testing.conformance.base import Thread, until
+from lessor import Client
+from lessor.errors import LessorError
+from lessor.runtime.clock import SYSTEM
+from lessor.testing.conformance.base import Thread, until
 
 if TYPE_CHECKING:
     from typing import Self
@@ -68,7 +68,7 @@ class Load:
     def _work(self, resource: str) -> None:
         with Client(self._url, timeout=2) as client:
             while not self._stop.is_set():
-                with contextlib.suppress(LeaseholdError):
+                with contextlib.suppress(LessorError):
                     self._take_turn(client, resource)
 
     def _take_turn(self, client: Client, resource: str) -> None:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold import Client
-from leasehold.core.ops import Acquire, Granted, Renew, Renewed
-from leasehold.core.paxos.ballots import DAY_US
-from leasehold.errors import StoreUnavailable
-from leasehold.node.disk import DataFolder
-from leasehold.runtime.clock import SYSTEM
-from leasehold.stores.registry import open_store
-from leasehold.testing.conformance.base import PATIENCE, new_id, ns, pass_time, taken, until
+from lessor import Client
+from lessor.core.ops import Acquire, Granted, Renew, Renewed
+from lessor.core.paxos.ballots import DAY_US
+from lessor.errors import StoreUnavailable
+from lessor.node.disk import DataFolder
+from lessor.runtime.clock import SYSTEM
+from lessor.stores.registry import open_store
+from lessor.testing.conformance.base import PATIENCE, new_id, ns, pass_time, taken, until
 from tests.servers.paxos import PaxosCluster, paxos_cluster, paxos_cluster_with_island
 from tests.servers.tunnel import SlowTunnel, Tunnel
 from tests.stores.paxos.load import Load

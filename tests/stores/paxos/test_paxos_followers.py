@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from leasehold.core.ops import Release
-from leasehold.runtime.clock import SYSTEM
-from leasehold.stores.registry import open_store
-from leasehold.testing.conformance.base import PATIENCE, Thread, new_id, taken, until
+from lessor.core.ops import Release
+from lessor.runtime.clock import SYSTEM
+from lessor.stores.registry import open_store
+from lessor.testing.conformance.base import PATIENCE, Thread, new_id, taken, until
 from tests.servers.paxos import paxos_cluster
 
 if TYPE_CHECKING:
     import pytest
 
-    from leasehold.stores.paxos.calls import Call
+    from lessor.stores.paxos.calls import Call
 
 
 def test_a_call_that_is_over_before_it_has_begun_to_wait_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:

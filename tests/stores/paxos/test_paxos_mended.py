@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold.core.ops import Acquire, Granted, Release, Released, Renew, Revoke, Unknown
-from leasehold.core.paxos.acceptor import Durable
-from leasehold.core.paxos.steps import Send
-from leasehold.errors import ConfigError
-from leasehold.node.disk import DataFolder
-from leasehold.runtime.clock import SYSTEM
-from leasehold.stores.paxos import engine, frames
-from leasehold.stores.paxos.calls import Call, Flight
-from leasehold.stores.paxos.link import Link, connect
-from leasehold.stores.paxos.store import PaxosStore
-from leasehold.stores.paxos.subscription import PaxosSubscription
-from leasehold.stores.registry import open_store
-from leasehold.testing.conformance.base import PATIENCE, Thread, new_id, ns, take, taken, until
+from lessor.core.ops import Acquire, Granted, Release, Released, Renew, Revoke, Unknown
+from lessor.core.paxos.acceptor import Durable
+from lessor.core.paxos.steps import Send
+from lessor.errors import ConfigError
+from lessor.node.disk import DataFolder
+from lessor.runtime.clock import SYSTEM
+from lessor.stores.paxos import engine, frames
+from lessor.stores.paxos.calls import Call, Flight
+from lessor.stores.paxos.link import Link, connect
+from lessor.stores.paxos.store import PaxosStore
+from lessor.stores.paxos.subscription import PaxosSubscription
+from lessor.stores.registry import open_store
+from lessor.testing.conformance.base import PATIENCE, Thread, new_id, ns, take, taken, until
 from tests.node.greeting import RawClient
 from tests.servers.paxos import PaxosCluster, PaxosNode, paxos_cluster
 from tests.servers.tunnel import Tunnel
@@ -29,9 +29,9 @@ from tests.servers.tunnel import Tunnel
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from leasehold.core.ops import Op
-    from leasehold.stores.base import Store
-    from leasehold.stores.paxos.address import Place
+    from lessor.core.ops import Op
+    from lessor.stores.base import Store
+    from lessor.stores.paxos.address import Place
 
 
 @pytest.fixture(scope="module")
@@ -253,7 +253,7 @@ def test_a_lost_disk_is_not_seeded_with_numbers_that_are_absurd() -> None:
         until(lambda: "days ahead, and are not taken over" in a.log(), "the question")
         a.wait("seeding", "silent")
         assert '"event": "seeded"' not in a.log()
-        assert "leasehold_node_high_water_mark 0\n" in a.get("metrics")[1]
+        assert "lessor_node_high_water_mark 0\n" in a.get("metrics")[1]
 
 
 def test_a_node_that_counts_others_as_its_cluster_is_no_part_of_a_majority(cluster: PaxosCluster) -> None:

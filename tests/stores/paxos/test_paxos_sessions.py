@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold import Client
-from leasehold.core.ops import Acquire, Granted, Release, Released, Renew, Renewed, Revoke
-from leasehold.core.paxos.messages import End
-from leasehold.errors import LeaseLost, StoreUnavailable
-from leasehold.runtime.clock import SYSTEM
-from leasehold.stores.paxos import frames
-from leasehold.stores.paxos.link import ask, connect
-from leasehold.stores.paxos.store import PaxosStore
-from leasehold.stores.registry import open_store
-from leasehold.testing.conformance.base import PATIENCE, new_id, ns, pass_time, until
+from lessor import Client
+from lessor.core.ops import Acquire, Granted, Release, Released, Renew, Renewed, Revoke
+from lessor.core.paxos.messages import End
+from lessor.errors import LeaseLost, StoreUnavailable
+from lessor.runtime.clock import SYSTEM
+from lessor.stores.paxos import frames
+from lessor.stores.paxos.link import ask, connect
+from lessor.stores.paxos.store import PaxosStore
+from lessor.stores.registry import open_store
+from lessor.testing.conformance.base import PATIENCE, new_id, ns, pass_time, until
 from tests.servers.paxos import PaxosCluster, paxos_cluster
 from tests.servers.tunnel import Tunnel
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import contextlib
 
-from leasehold.core.ops import Acquire, NotHeld, Released, Renew, Renewed, Revoke, Unknown
-from leasehold.core.paxos.messages import Dropped, Look, Nothing, Refused, Seen
-from leasehold.core.paxos.proposer import Proposer
-from leasehold.core.paxos.steps import Kept
-from leasehold.runtime.clock import SYSTEM
-from leasehold.stores.base import StoreURL
-from leasehold.stores.paxos.address import PaxosAddress
-from leasehold.stores.paxos.calls import Call
-from leasehold.stores.paxos.engine import Engine
-from leasehold.stores.paxos.tasks import LookTask, RenewTask, RevokeTask
+from lessor.core.ops import Acquire, NotHeld, Released, Renew, Renewed, Revoke, Unknown
+from lessor.core.paxos.messages import Dropped, Look, Nothing, Refused, Seen
+from lessor.core.paxos.proposer import Proposer
+from lessor.core.paxos.steps import Kept
+from lessor.runtime.clock import SYSTEM
+from lessor.stores.base import StoreURL
+from lessor.stores.paxos.address import PaxosAddress
+from lessor.stores.paxos.calls import Call
+from lessor.stores.paxos.engine import Engine
+from lessor.stores.paxos.tasks import LookTask, RenewTask, RevokeTask
 
 
 def told(task: LookTask | RevokeTask, *verdicts: object) -> object:

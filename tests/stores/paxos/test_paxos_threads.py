@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold import Client
-from leasehold.core.ops import Acquire, Granted, Held, Notice, Release, Released, Renew, Renewed, Unknown
-from leasehold.core.paxos.ballots import Ballots
-from leasehold.errors import StoreUnavailable
-from leasehold.runtime.clock import SYSTEM
-from leasehold.stores.paxos.calls import Call
-from leasehold.stores.paxos.engine import Engine
-from leasehold.stores.paxos.store import PaxosStore
-from leasehold.stores.registry import open_store
-from leasehold.testing.conformance.base import PATIENCE, Thread, new_id, ns, take, taken, until
+from lessor import Client
+from lessor.core.ops import Acquire, Granted, Held, Notice, Release, Released, Renew, Renewed, Unknown
+from lessor.core.paxos.ballots import Ballots
+from lessor.errors import StoreUnavailable
+from lessor.runtime.clock import SYSTEM
+from lessor.stores.paxos.calls import Call
+from lessor.stores.paxos.engine import Engine
+from lessor.stores.paxos.store import PaxosStore
+from lessor.stores.registry import open_store
+from lessor.testing.conformance.base import PATIENCE, Thread, new_id, ns, take, taken, until
 from tests.servers.paxos import PaxosCluster, paxos_cluster
 from tests.stores.interrupting import interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from leasehold.stores.base import Store
+    from lessor.stores.base import Store
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold import Client
-from leasehold.errors import ConfigError, LeaseholdError, StoreUnavailable
-from leasehold.runtime.clock import SYSTEM
-from leasehold.stores.registry import open_store
+from lessor import Client
+from lessor.errors import ConfigError, LessorError, StoreUnavailable
+from lessor.runtime.clock import SYSTEM
+from lessor.stores.registry import open_store
 from tests.needs import not_here
 from tests.servers.paxos import PaxosCluster, paxos_cluster
 
@@ -59,8 +59,8 @@ def sealed_url(cluster: PaxosCluster, folder: Path, ca: str = "ours", own: str =
     )
 
 
-def refusal(url: str) -> LeaseholdError:
-    with Client(url, timeout=1) as client, pytest.raises(LeaseholdError) as refused:
+def refusal(url: str) -> LessorError:
+    with Client(url, timeout=1) as client, pytest.raises(LessorError) as refused:
         client.try_acquire("job", ttl=0.2)  # for so long it is tried to give it back
     return refused.value
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold.runtime.clock import SYSTEM
-from leasehold.stores.base import StoreURL
-from leasehold.stores.postgresql import PostgresStore
+from lessor.runtime.clock import SYSTEM
+from lessor.stores.base import StoreURL
+from lessor.stores.postgresql import PostgresStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -10,8 +10,8 @@ import pytest
 from sqlalchemy import create_engine, text
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from leasehold import AsyncClient, Client, ConfigError, LeaseHeld, LeaseLost, StoreUnavailable
-from leasehold.fencing import fence
+from lessor import AsyncClient, Client, ConfigError, LeaseHeld, LeaseLost, StoreUnavailable
+from lessor.fencing import fence
 from tests.runtime.forked import Forked
 
 if TYPE_CHECKING:

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import Phase, given, settings
 
-from leasehold.core import entry
-from leasehold.core.clock import SECOND
-from leasehold.core.entry import MOST_TOMBSTONES
-from leasehold.core.lease import TOKEN_LIMIT
-from leasehold.core.ops import Acquire, Event, Notice, Release, Renew, Revoke
-from leasehold.stores.base import StoreURL
-from leasehold.stores.memory import MemoryStore
-from leasehold.stores.postgresql import PostgresStore
+from lessor.core import entry
+from lessor.core.clock import SECOND
+from lessor.core.entry import MOST_TOMBSTONES
+from lessor.core.lease import TOKEN_LIMIT
+from lessor.core.ops import Acquire, Event, Notice, Release, Renew, Revoke
+from lessor.stores.base import StoreURL
+from lessor.stores.memory import MemoryStore
+from lessor.stores.postgresql import PostgresStore
 from tests.scale import scaled
 from tests.stores.stories import (
     EPISODES,
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
     import psycopg
 
-    from leasehold.core.lease import Contender, Record
-    from leasehold.core.ops import Op, Outcome
-    from leasehold.testing.clock import FakeClock
+    from lessor.core.lease import Contender, Record
+    from lessor.core.ops import Op, Outcome
+    from lessor.testing.clock import FakeClock
     from tests.servers.postgres import PostgresServer
 
 pytestmark = pytest.mark.heavy
@@ -64,7 +64,7 @@ class PostgresSide(Side):
         self.clock = clock
         self.namespace = stores[0]._address.namespace
         if watched:
-            raw.execute("UPDATE leasehold.spaces SET watched_until = %s WHERE namespace = %s", (2**62, self.namespace))
+            raw.execute("UPDATE lessor.spaces SET watched_until = %s WHERE namespace = %s", (2**62, self.namespace))
 
     def apply(self, ops: list[Op], which: int) -> list[Outcome]:
         self._set_clock()
@@ -81,14 +81,14 @@ class PostgresSide(Side):
     def news(self) -> list[Event | Notice]:
         """All that came before a last word, which is said now."""
         last_word = f'[["revoked","{MARK}","{MARK}"]]'
-        self.raw.execute("SELECT pg_notify(%s, %s)", (f"leasehold:{self.subscription.address}", last_word))
+        self.raw.execute("SELECT pg_notify(%s, %s)", (f"lessor:{self.subscription.address}", last_word))
         news: list[Event | Notice] = []
         while not (news and isinstance(news[-1], Notice) and news[-1].lease_id == MARK):
             news += self.subscription.get(5) or ()
         return [item._replace(address=HERE) if isinstance(item, Notice) else item for item in news[:-1]]
 
     def _set_clock(self) -> None:
-        self.raw.execute("UPDATE leasehold.test_clock SET us = %s", (self.clock.wall_us(),))
+        self.raw.execute("UPDATE lessor.test_clock SET us = %s", (self.clock.wall_us(),))
 
 
 @pytest.fixture(scope="module")
@@ -101,16 +101,16 @@ def patch() -> Iterator[pytest.MonkeyPatch]:
 def database(postgres: PostgresServer, patch: pytest.MonkeyPatch) -> Iterator[tuple[str, psycopg.Connection]]:
     """A database whose leases take the time from a table."""
     url = postgres.database()
-    patch.setattr("leasehold.stores.postgresql.store.COLLECT_EVERY", 1e18)  # the stories say when
+    patch.setattr("lessor.stores.postgresql.store.COLLECT_EVERY", 1e18)  # the stories say when
     store = PostgresStore(StoreURL.parse(url), ServerClock())
     store.read(["x"], timeout=10)
     store.close()
     with postgres.connect(url.rpartition("/")[2]) as raw:
         raw.execute("SET synchronous_commit = off")
-        raw.execute("CREATE TABLE leasehold.test_clock AS SELECT 0::bigint AS us")
+        raw.execute("CREATE TABLE lessor.test_clock AS SELECT 0::bigint AS us")
         raw.execute(
-            "CREATE OR REPLACE FUNCTION leasehold.clock_us() RETURNS bigint LANGUAGE sql VOLATILE "
-            "AS 'SELECT us FROM leasehold.test_clock'"
+            "CREATE OR REPLACE FUNCTION lessor.clock_us() RETURNS bigint LANGUAGE sql VOLATILE "
+            "AS 'SELECT us FROM lessor.test_clock'"
         )
         yield url, raw
 
@@ -168,7 +168,7 @@ def test_a_batch_with_one_resource_many_times_over(database: Database) -> None:
 def test_more_is_abandoned_than_is_remembered(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = ServerClock()
     raw = database[1]
-    (function,) = raw.execute("SELECT pg_get_functiondef('leasehold.bury'::regproc)").fetchone()
+    (function,) = raw.execute("SELECT pg_get_functiondef('lessor.bury'::regproc)").fetchone()
     assert str(MOST_TOMBSTONES) in function
     with sides(database, clock, watched=False) as both:
         monkeypatch.setattr(entry, "MOST_TOMBSTONES", FORGETFUL)

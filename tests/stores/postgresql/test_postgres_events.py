@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leasehold.core.clock import SECOND
-from leasehold.core.ops import Acquire, Event, EventKind, Release
-from leasehold.testing.conformance.base import until
+from lessor.core.clock import SECOND
+from lessor.core.ops import Acquire, Event, EventKind, Release
+from lessor.testing.conformance.base import until
 
 if TYPE_CHECKING:
-    from leasehold.core.ops import Op
-    from leasehold.stores.postgresql import PostgresStore
+    from lessor.core.ops import Op
+    from lessor.stores.postgresql import PostgresStore
 
 TURNS = 15
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold import AsyncClient, Client
-from leasehold.testing.conformance.base import PATIENCE
+from lessor import AsyncClient, Client
+from lessor.testing.conformance.base import PATIENCE
 from tests.servers import free_port
 from tests.servers.tunnel import Tunnel
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import psycopg
 
-    from leasehold.core.ops import Event
+    from lessor.core.ops import Event
     from tests.servers.postgres import PostgresServer
 
 NAME = "a-watcher"

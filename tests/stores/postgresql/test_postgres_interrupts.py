@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold.stores import listening, pool
-from leasehold.stores.postgresql import connection, subscription, wire
-from leasehold.testing.conformance.base import PATIENCE
+from lessor.stores import listening, pool
+from lessor.stores.postgresql import connection, subscription, wire
+from lessor.testing.conformance.base import PATIENCE
 from tests.stores.hearing import hides_no_event
 from tests.stores.interrupting import interrupted_everywhere
 
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from leasehold.stores.postgresql import PostgresStore
+    from lessor.stores.postgresql import PostgresStore
 
 
 @pytest.mark.parametrize("module", [connection, pool, wire])

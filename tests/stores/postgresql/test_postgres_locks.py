@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold.core.clock import SECOND
-from leasehold.core.ops import Acquire, Granted, Held, Lost, Release, Released, Renew, Renewed, Revoke, Unknown
-from leasehold.errors import StoreUnavailable
-from leasehold.runtime.clock import SYSTEM
-from leasehold.testing.conformance.base import Thread, taken, until
+from lessor.core.clock import SECOND
+from lessor.core.ops import Acquire, Granted, Held, Lost, Release, Released, Renew, Renewed, Revoke, Unknown
+from lessor.errors import StoreUnavailable
+from lessor.runtime.clock import SYSTEM
+from lessor.testing.conformance.base import Thread, taken, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import psycopg
 
-    from leasehold.core.ops import Op
-    from leasehold.stores.postgresql import PostgresStore
+    from lessor.core.ops import Op
+    from lessor.stores.postgresql import PostgresStore
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def lock(store: PostgresStore, raw: psycopg.Connection) -> Iterator[Callable[[st
     raw.execute("BEGIN")
 
     def lock(resource: str) -> None:
-        row = "SELECT FROM leasehold.entries WHERE namespace = %s AND resource = %s FOR UPDATE"
+        row = "SELECT FROM lessor.entries WHERE namespace = %s AND resource = %s FOR UPDATE"
         assert raw.execute(row, (store._address.namespace, resource)).rowcount == 1
 
     yield lock
@@ -56,7 +56,7 @@ def test_a_locked_row_stalls_no_other_renewal(store: PostgresStore, lock: Callab
 def test_a_renewal_waits_out_a_short_lock(store: PostgresStore, raw: psycopg.Connection) -> None:
     granted = taken(store, "x", 60, "A")
     raw.execute("BEGIN")
-    raw.execute("SELECT FROM leasehold.entries WHERE resource = 'x' FOR UPDATE")
+    raw.execute("SELECT FROM lessor.entries WHERE resource = 'x' FOR UPDATE")
     started = threading.Event()
 
     def renew() -> object:
@@ -123,7 +123,7 @@ def test_a_locked_parent_fails_the_revocation_of_its_child_only(
 def test_a_waiting_acquire_gets_the_row_when_it_is_let_go(store: PostgresStore, raw: psycopg.Connection) -> None:
     store.apply([Acquire("x", "A", "h", 60 * SECOND)], timeout=20)
     raw.execute("BEGIN")
-    raw.execute("SELECT FROM leasehold.entries WHERE resource = 'x' FOR UPDATE")
+    raw.execute("SELECT FROM lessor.entries WHERE resource = 'x' FOR UPDATE")
     thread = Thread(lambda: store.apply([Acquire("x", "B", "h", SECOND)], timeout=20)[0])
     waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%%acquire%%'"
     until(lambda: raw.execute(waiting).fetchone() != (0,), "the wait for the lock")
@@ -138,7 +138,7 @@ def test_batches_in_different_orders_never_deadlock(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """New names, old names, many threads: two may wait for each other's rows only if the order of locks is wrong."""
-    monkeypatch.setattr("leasehold.stores.postgresql.store.SHORT_WAIT", 20)  # a busy machine may take its time
+    monkeypatch.setattr("lessor.stores.postgresql.store.SHORT_WAIT", 20)  # a busy machine may take its time
     names = [f"r{n}" for n in range(12)]
     before = raw.execute("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()").fetchone()
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold import Client
-from leasehold.core.clock import SECOND
-from leasehold.core.ops import Acquire, Granted, Release, Renew, Renewed
-from leasehold.stores.base import Capability
-from leasehold.testing.conformance.base import Thread, until
+from lessor import Client
+from lessor.core.clock import SECOND
+from lessor.core.ops import Acquire, Granted, Release, Renew, Renewed
+from lessor.stores.base import Capability
+from lessor.testing.conformance.base import Thread, until
 from tests.servers import free_port
 from tests.servers.postgres import pgbouncer
 from tests.servers.tunnel import Tunnel
@@ -19,7 +19,7 @@ from tests.servers.tunnel import Tunnel
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from leasehold.stores.postgresql import PostgresStore
+    from lessor.stores.postgresql import PostgresStore
     from tests.servers.postgres import PgBouncer, PostgresServer
 
 ASK = Acquire("x", "A", "h", 60 * SECOND)
@@ -39,7 +39,7 @@ def pooled(pooler: PgBouncer, url: str) -> str:
 @pytest.fixture(autouse=True)
 def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each test finds out for itself."""
-    monkeypatch.setattr("leasehold.stores.postgresql.store._deaf", set())
+    monkeypatch.setattr("lessor.stores.postgresql.store._deaf", set())
 
 
 def test_more_clients_than_connections(pooled: str, open_store: Callable[[str], PostgresStore]) -> None:
@@ -77,7 +77,7 @@ def test_a_pooler_that_was_not_noticed(pooled: str, open_store: Callable[[str], 
 def test_without_calls_and_said_once(
     pooled: str, open_store: Callable[[str], PostgresStore], caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.WARNING, "leasehold"):
+    with caplog.at_level(logging.WARNING, "lessor"):
         store, other = open_store(pooled), open_store(pooled)
         assert Capability.PUSH in store.guarantees.capabilities
         assert store.subscribe() is None
@@ -99,7 +99,7 @@ def test_a_pooler_that_came_later_than_its_client_is_found_out_too(
     open_store: Callable[[str], PostgresStore],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    with Tunnel(free_port()) as way, caplog.at_level(logging.WARNING, "leasehold"):
+    with Tunnel(free_port()) as way, caplog.at_level(logging.WARNING, "lessor"):
         store = open_store(pooled.replace(str(pooler.port), str(way.port)))
         subscription = store.subscribe(prefix)
         assert subscription is not None

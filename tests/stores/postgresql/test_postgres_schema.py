@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from leasehold.cli.main import main
-from leasehold.core.clock import SECOND
-from leasehold.core.ops import Acquire, Granted, Held, Release, Released, Renew, Renewed, Unknown
-from leasehold.errors import ConfigError, StoreUnavailable
-from leasehold.stores.postgresql import migration
-from leasehold.stores.postgresql.migration import VERSION
-from leasehold.testing.conformance.base import Thread
+from lessor.cli.main import main
+from lessor.core.clock import SECOND
+from lessor.core.ops import Acquire, Granted, Held, Release, Released, Renew, Renewed, Unknown
+from lessor.errors import ConfigError, StoreUnavailable
+from lessor.stores.postgresql import migration
+from lessor.stores.postgresql.migration import VERSION
+from lessor.testing.conformance.base import Thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leasehold.stores.postgresql import PostgresStore
+    from lessor.stores.postgresql import PostgresStore
     from tests.servers.postgres import PostgresServer
 
 ASK = Acquire("x", "A", "h", 60 * SECOND)
@@ -34,7 +34,7 @@ def empty(postgres: PostgresServer) -> str:
     return postgres.database()
 
 
-def version(url: str, schema: str = "leasehold") -> object:
+def version(url: str, schema: str = "lessor") -> object:
     with psycopg.connect(url) as connection:
         return connection.execute(f'SELECT version FROM "{schema}".meta').fetchall()
 
@@ -92,11 +92,11 @@ def test_migrate_where_there_is_no_schema(capsys: pytest.CaptureFixture[str]) ->
 def test_a_newer_schema_is_refused(empty: str, open_store: Callable[[str], PostgresStore]) -> None:
     open_store(empty).apply([ASK], timeout=20)
     with psycopg.connect(empty) as connection:
-        connection.execute("UPDATE leasehold.meta SET version = 99")
+        connection.execute("UPDATE lessor.meta SET version = 99")
     [outcome] = open_store(empty).apply([ASK], timeout=20)
     assert isinstance(outcome, Unknown)
     assert isinstance(outcome.error, ConfigError)
-    assert f"has version 99, and this leasehold knows {VERSION} and older" in str(outcome.error)
+    assert f"has version 99, and this lessor knows {VERSION} and older" in str(outcome.error)
     with pytest.raises(ConfigError, match="version 99"):
         open_store(empty).migrate(timeout=20)
 
@@ -108,7 +108,7 @@ def test_an_older_schema_is_brought_up_to_date(
     text = migration._text
     monkeypatch.setattr(migration, "STEPS", (*migration.STEPS, "new.sql"))
     monkeypatch.setattr(migration, "VERSION", VERSION + 1)
-    monkeypatch.setattr("leasehold.stores.postgresql.connection.VERSION", VERSION + 1)
+    monkeypatch.setattr("lessor.stores.postgresql.connection.VERSION", VERSION + 1)
     monkeypatch.setattr(
         migration, "_text", lambda n: "ALTER TABLE spaces ADD novelty text;" if n == "new.sql" else text(n)
     )
@@ -128,7 +128,7 @@ def version_1(empty: str) -> str:
         connection.execute(made.encode())
         for lease_id in ("A", "B"):
             ask = ("default", "x", lease_id, f"h-{lease_id}", 60_000_000, True, "", 0, "", 1000)
-            connection.execute(f"SELECT leasehold.acquire({', '.join(['%s'] * 10)})", ask)
+            connection.execute(f"SELECT lessor.acquire({', '.join(['%s'] * 10)})", ask)
     return empty
 
 
@@ -156,9 +156,9 @@ def objects(url: str) -> list[tuple[object, ...]]:
     with psycopg.connect(url) as connection:
         return connection.execute(
             "SELECT p.oid::regprocedure::text, pg_get_function_arguments(p.oid), p.proacl::text "
-            "FROM pg_proc p WHERE pronamespace = 'leasehold'::regnamespace UNION ALL "
+            "FROM pg_proc p WHERE pronamespace = 'lessor'::regnamespace UNION ALL "
             "SELECT attrelid::regclass::text, attname, format_type(atttypid, atttypmod) FROM pg_attribute a "
-            "JOIN pg_class c ON c.oid = attrelid WHERE c.relnamespace = 'leasehold'::regnamespace AND attnum > 0 "
+            "JOIN pg_class c ON c.oid = attrelid WHERE c.relnamespace = 'lessor'::regnamespace AND attnum > 0 "
             "ORDER BY 1, 2"
         ).fetchall()
 
@@ -177,11 +177,11 @@ def test_clients_alter_no_older_schema_by_themselves(
     version_1: str, open_store: Callable[[str], PostgresStore]
 ) -> None:
     """It would make all who hold leases wait, and a dump would make it do so again and again."""
-    for url in (version_1, role(version_1, "USAGE ON SCHEMA leasehold")):
+    for url in (version_1, role(version_1, "USAGE ON SCHEMA lessor")):
         [outcome] = open_store(url).apply([ASK], timeout=20)
         assert isinstance(outcome, Unknown)
         assert isinstance(outcome.error, ConfigError)
-        assert f"has version 1, and this leasehold needs {VERSION}: run `leasehold migrate`" in str(outcome.error)
+        assert f"has version 1, and this lessor needs {VERSION}: run `lessor migrate`" in str(outcome.error)
     assert version(version_1) == [(1,)]
 
 
@@ -190,12 +190,12 @@ def test_a_migration_during_a_dump_lets_the_leases_go_on(
 ) -> None:
     monkeypatch.setattr(migration, "ATTEMPTS", 3)
     with psycopg.connect(version_1) as dump, psycopg.connect(version_1, autocommit=True) as holder:
-        dump.execute("LOCK TABLE leasehold.entries IN ACCESS SHARE MODE")  # as pg_dump does, until it ends
+        dump.execute("LOCK TABLE lessor.entries IN ACCESS SHARE MODE")  # as pg_dump does, until it ends
         migrating = Thread(lambda: open_store(version_1).migrate(timeout=20))
         longest = 0.0
         while migrating.is_alive():
             began = time.monotonic()
-            holder.execute("SELECT FROM leasehold.entries")
+            holder.execute("SELECT FROM lessor.entries")
             longest = max(longest, time.monotonic() - began)
             migrating.join(0.02)
         assert longest < 10  # not the half minute that it may wait for another migration
@@ -218,7 +218,7 @@ def test_the_printed_sql_brings_an_older_schema_up_to_date_too(
 
 def test_an_older_schema_and_no_right_to_change_it(version_1: str, open_store: Callable[[str], PostgresStore]) -> None:
     with pytest.raises(ConfigError, match="is missing or old, and this role may not make it"):
-        open_store(role(version_1, "USAGE ON SCHEMA leasehold")).migrate(timeout=20)
+        open_store(role(version_1, "USAGE ON SCHEMA lessor")).migrate(timeout=20)
     assert version(version_1) == [(1,)]
 
 
@@ -240,10 +240,10 @@ def test_a_schema_with_objects_of_others_is_refused(
         [outcome] = open_store(f"{empty}?schema=public").apply([ASK], timeout=20)
         assert isinstance(outcome, Unknown)
         assert isinstance(outcome.error, ConfigError)
-        assert "has objects in it that are not leasehold's: name one of its own with schema=" in str(outcome.error)
+        assert "has objects in it that are not lessor's: name one of its own with schema=" in str(outcome.error)
         assert main(["migrate", "--url", f"{empty}?schema=public"]) == 78
         assert main(["migrate", "--print", "--url", f"{empty}?schema=public"]) == 0
-        with pytest.raises(psycopg.Error, match="objects in it that are not leasehold's"):
+        with pytest.raises(psycopg.Error, match="objects in it that are not lessor's"):
             connection.execute(capsys.readouterr().out.encode())
         connection.rollback()
         assert connection.execute("SELECT to_regclass('public.entries')").fetchone() == (None,)
@@ -251,11 +251,11 @@ def test_a_schema_with_objects_of_others_is_refused(
 
 def test_what_others_have_put_beside_our_objects_keeps_its_rights(version_1: str) -> None:
     with psycopg.connect(version_1, autocommit=True) as connection:
-        connection.execute("CREATE TABLE leasehold.theirs (id integer); GRANT SELECT ON leasehold.theirs TO PUBLIC")
-        connection.execute("CREATE FUNCTION leasehold.twice(n integer) RETURNS integer LANGUAGE sql AS 'SELECT 2 * n'")
+        connection.execute("CREATE TABLE lessor.theirs (id integer); GRANT SELECT ON lessor.theirs TO PUBLIC")
+        connection.execute("CREATE FUNCTION lessor.twice(n integer) RETURNS integer LANGUAGE sql AS 'SELECT 2 * n'")
     assert main(["migrate", "--url", version_1]) == 0
-    with psycopg.connect(role(version_1, "USAGE ON SCHEMA leasehold")) as connection:
-        assert connection.execute("SELECT leasehold.twice(2), (SELECT count(*) FROM leasehold.theirs)").fetchone() == (
+    with psycopg.connect(role(version_1, "USAGE ON SCHEMA lessor")) as connection:
+        assert connection.execute("SELECT lessor.twice(2), (SELECT count(*) FROM lessor.theirs)").fetchone() == (
             4,
             0,
         )
@@ -263,9 +263,9 @@ def test_what_others_have_put_beside_our_objects_keeps_its_rights(version_1: str
 
 def test_everybody_may_call_what_clients_call_and_nothing_else(version_1: str) -> None:
     assert main(["migrate", "--url", version_1]) == 0
-    with psycopg.connect(role(version_1, "USAGE ON SCHEMA leasehold")) as connection:
+    with psycopg.connect(role(version_1, "USAGE ON SCHEMA lessor")) as connection:
         callable_by_all = connection.execute(
-            "SELECT DISTINCT proname::text FROM pg_proc WHERE pronamespace = 'leasehold'::regnamespace "
+            "SELECT DISTINCT proname::text FROM pg_proc WHERE pronamespace = 'lessor'::regnamespace "
             "AND has_function_privilege(oid, 'EXECUTE') ORDER BY 1"
         ).fetchall()
     assert [name for (name,) in callable_by_all] == [
@@ -285,7 +285,7 @@ def test_a_schema_that_is_dropped_is_made_again(empty: str, open_store: Callable
     store = open_store(empty)
     [first] = store.apply([ASK], timeout=20)
     with psycopg.connect(empty) as connection:
-        connection.execute("DROP SCHEMA leasehold CASCADE")
+        connection.execute("DROP SCHEMA lessor CASCADE")
     [again] = store.apply([ASK], timeout=20)
     assert isinstance(first, Granted)
     assert isinstance(again, Granted)
@@ -296,7 +296,7 @@ def test_usage_of_the_schema_is_all_that_an_application_needs(
     empty: str, open_store: Callable[[str], PostgresStore]
 ) -> None:
     open_store(empty).read(["x"], timeout=20)
-    mine = role(empty, "USAGE ON SCHEMA leasehold")
+    mine = role(empty, "USAGE ON SCHEMA lessor")
     store = open_store(mine)
     subscription = store.subscribe("")
     assert subscription is not None
@@ -311,7 +311,7 @@ def test_usage_of_the_schema_is_all_that_an_application_needs(
     with psycopg.connect(mine) as connection:
         assert isinstance(store.apply_in(connection, [ASK])[0], Granted)
         connection.commit()
-        seen = connection.execute("SELECT resource, holder, token FROM leasehold.leases").fetchall()
+        seen = connection.execute("SELECT resource, holder, token FROM lessor.leases").fetchall()
         assert [(name, holder) for name, holder, _ in seen] == [("x", "h")]
     subscription.close()
     subscription.get(0)
@@ -320,18 +320,18 @@ def test_usage_of_the_schema_is_all_that_an_application_needs(
 @pytest.mark.parametrize(
     "forbidden",
     [
-        "SELECT lease_id FROM leasehold.entries",
-        "SELECT * FROM leasehold.waiters",
-        "UPDATE leasehold.spaces SET floor = 0",
-        "SELECT leasehold.run('default', '{}', 1)",
-        "CREATE OR REPLACE FUNCTION leasehold.clock_us() RETURNS bigint LANGUAGE sql AS 'SELECT 0::bigint'",
-        "CREATE TABLE leasehold.mine ()",
+        "SELECT lease_id FROM lessor.entries",
+        "SELECT * FROM lessor.waiters",
+        "UPDATE lessor.spaces SET floor = 0",
+        "SELECT lessor.run('default', '{}', 1)",
+        "CREATE OR REPLACE FUNCTION lessor.clock_us() RETURNS bigint LANGUAGE sql AS 'SELECT 0::bigint'",
+        "CREATE TABLE lessor.mine ()",
     ],
 )
 def test_and_no_more_than_that(empty: str, open_store: Callable[[str], PostgresStore], forbidden: str) -> None:
     open_store(empty).read(["x"], timeout=20)
     with (
-        psycopg.connect(role(empty, "USAGE ON SCHEMA leasehold")) as connection,
+        psycopg.connect(role(empty, "USAGE ON SCHEMA lessor")) as connection,
         pytest.raises(psycopg.errors.InsufficientPrivilege),
     ):
         connection.execute(forbidden)
@@ -340,11 +340,11 @@ def test_and_no_more_than_that(empty: str, open_store: Callable[[str], PostgresS
 def test_functions_look_nowhere_else(empty: str, open_store: Callable[[str], PostgresStore]) -> None:
     """A caller's own operators and tables must not be run with the rights of the schema's owner."""
     open_store(empty).read(["x"], timeout=20)
-    mine = role(empty, "USAGE ON SCHEMA leasehold")
+    mine = role(empty, "USAGE ON SCHEMA lessor")
     with psycopg.connect(mine) as connection:
         connection.execute("CREATE TEMP TABLE entries (namespace text, resource text)")
         connection.execute("CREATE FUNCTION pg_temp.clock_us() RETURNS bigint LANGUAGE sql AS 'SELECT 0::bigint'")
-        connection.execute("SET search_path = pg_temp, pg_catalog, leasehold")
+        connection.execute("SET search_path = pg_temp, pg_catalog, lessor")
         [granted] = open_store(mine).apply_in(connection, [ASK])
         assert isinstance(granted, Granted)
         assert granted.token > 10**15
@@ -354,7 +354,7 @@ def test_no_schema_and_no_right_to_make_one(empty: str, open_store: Callable[[st
     [outcome] = open_store(role(empty)).apply([ASK], timeout=20)
     assert isinstance(outcome, Unknown)
     assert isinstance(outcome.error, ConfigError)
-    assert "run `leasehold migrate` as one that may" in str(outcome.error)
+    assert "run `lessor migrate` as one that may" in str(outcome.error)
 
 
 def test_a_schema_and_no_right_to_use_it(empty: str, open_store: Callable[[str], PostgresStore]) -> None:
@@ -362,4 +362,4 @@ def test_a_schema_and_no_right_to_use_it(empty: str, open_store: Callable[[str],
     [outcome] = open_store(role(empty)).apply([ASK], timeout=20)
     assert isinstance(outcome, Unknown)
     assert isinstance(outcome.error, ConfigError)
-    assert 'GRANT USAGE ON SCHEMA "leasehold"' in str(outcome.error)
+    assert 'GRANT USAGE ON SCHEMA "lessor"' in str(outcome.error)

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold.core.clock import SECOND
-from leasehold.core.ops import Acquire, Event, Granted, Notice, Release, Renew, Renewed
-from leasehold.stores.postgresql import codec
-from leasehold.testing.conformance.base import taken
+from lessor.core.clock import SECOND
+from lessor.core.ops import Acquire, Event, Granted, Notice, Release, Renew, Renewed
+from lessor.stores.postgresql import codec
+from lessor.testing.conformance.base import taken
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import psycopg
 
-    from leasehold.core.ops import Op
-    from leasehold.stores.postgresql import PostgresStore
+    from lessor.core.ops import Op
+    from lessor.stores.postgresql import PostgresStore
     from tests.servers.postgres import PostgresServer
 
 ASK = Acquire("x", "A", "h", 60 * SECOND)
@@ -33,7 +33,7 @@ def ear(postgres: PostgresServer, shared: str) -> Iterator[psycopg.Connection]:
 
 def heard(ear: psycopg.Connection, raw: psycopg.Connection) -> list[str]:
     """Return what came before a last word, which is said now."""
-    raw.execute("NOTIFY leasehold_test, 'last word'")
+    raw.execute("NOTIFY lessor_test, 'last word'")
     payloads: list[str] = []
     for notify in ear.notifies(timeout=20):
         if notify.payload == "last word":
@@ -45,9 +45,9 @@ def heard(ear: psycopg.Connection, raw: psycopg.Connection) -> list[str]:
 def test_nobody_is_told_unless_somebody_waits_or_watches(
     store: PostgresStore, raw: psycopg.Connection, ear: psycopg.Connection
 ) -> None:
-    events = raw.execute("SELECT md5('leasehold.' || %s)", (store._address.namespace,)).fetchone()
+    events = raw.execute("SELECT md5('lessor.' || %s)", (store._address.namespace,)).fetchone()
     assert events is not None
-    for channel in ("leasehold_test", "leasehold:ear", f"leasehold:{events[0]}"):
+    for channel in ("lessor_test", "lessor:ear", f"lessor:{events[0]}"):
         ear.execute(f'LISTEN "{channel}"')
     many = [ASK._replace(resource=f"r{n}", notify="ear") for n in range(10)]
     granted = taken(store, "x", 60, "A", notify="ear")
@@ -84,8 +84,8 @@ def test_a_batch_with_more_events_than_a_notification_takes(store: PostgresStore
 def test_a_watcher_is_told_only_while_it_says_so(
     store: PostgresStore, raw: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leasehold.stores.postgresql.subscription.REFRESH", 0.05)
-    watched = "SELECT watched_until FROM leasehold.spaces WHERE namespace = %s"
+    monkeypatch.setattr("lessor.stores.postgresql.subscription.REFRESH", 0.05)
+    watched = "SELECT watched_until FROM lessor.spaces WHERE namespace = %s"
     watch = store.subscribe("")
     assert watch is not None
     first = raw.execute(watched, (store._address.namespace,)).fetchone()
@@ -124,19 +124,19 @@ def test_ten_thousand_that_come_and_go(store: PostgresStore, raw: psycopg.Connec
         ops = [Acquire(f"job-{n}", "A", "h", SECOND) for n in range(start, start + 1000)]
         highest = max(highest, *(o.token for o in store.apply(ops, timeout=60) if isinstance(o, Granted)))
         store.apply([Release(op.resource, "A") for op in ops], timeout=60)
-    count = "SELECT count(*) FROM leasehold.entries WHERE namespace = %s"
+    count = "SELECT count(*) FROM lessor.entries WHERE namespace = %s"
     namespace = store._address.namespace
     for _ in range(45):  # twice around
         store.collect()
     assert raw.execute(count, (namespace,)).fetchone() == (0,)
-    assert raw.execute("SELECT floor FROM leasehold.spaces WHERE namespace = %s", (namespace,)).fetchone() == (highest,)
+    assert raw.execute("SELECT floor FROM lessor.spaces WHERE namespace = %s", (namespace,)).fetchone() == (highest,)
 
 
 def test_collection_happens_by_itself_and_spares_the_living(
     store: PostgresStore, raw: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leasehold.stores.postgresql.store.COLLECT_EVERY", 20)
-    monkeypatch.setattr("leasehold.stores.postgresql.store.KEEP", 0)
+    monkeypatch.setattr("lessor.stores.postgresql.store.COLLECT_EVERY", 20)
+    monkeypatch.setattr("lessor.stores.postgresql.store.KEEP", 0)
     random.seed(1)
     held = [Acquire(f"held-{n}", "A", "h", 600 * SECOND) for n in range(10)]
     granted = [taken(store, op.resource, 600, "A") for op in held]
@@ -144,7 +144,7 @@ def test_collection_happens_by_itself_and_spares_the_living(
     for n in range(300):
         store.apply([Acquire(f"job-{n}", "A", "h", SECOND)], timeout=20)
         store.apply([Release(f"job-{n}", "A")], timeout=20)
-    left = raw.execute("SELECT count(*) FROM leasehold.entries WHERE namespace = %s", (store._address.namespace,))
+    left = raw.execute("SELECT count(*) FROM lessor.entries WHERE namespace = %s", (store._address.namespace,))
     assert left.fetchone()[0] < 200  # type: ignore[index]
     renewals = [Renew(op.resource, "A", g.token, 600 * SECOND) for op, g in zip(held, granted, strict=True)]
     assert {type(o) for o in store.apply(renewals, timeout=20)} == {Renewed}
@@ -160,15 +160,15 @@ def test_collection_waits_for_nobody(store: PostgresStore, raw: psycopg.Connecti
     store.apply([ASK, ASK._replace(resource="y")], timeout=20)
     store.apply([Release("x", "A"), Release("y", "A")], timeout=20)
     raw.execute("BEGIN")
-    raw.execute("SELECT FROM leasehold.entries WHERE resource = 'x' FOR UPDATE")
+    raw.execute("SELECT FROM lessor.entries WHERE resource = 'x' FOR UPDATE")
     store.collect()
     raw.execute("ROLLBACK")
-    left = raw.execute("SELECT resource FROM leasehold.entries WHERE namespace = %s", (store._address.namespace,))
+    left = raw.execute("SELECT resource FROM lessor.entries WHERE namespace = %s", (store._address.namespace,))
     assert left.fetchall() == [("x",)]
 
 
 def test_a_scan_in_many_pages(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("leasehold.stores.postgresql.store.PAGE", 7)
+    monkeypatch.setattr("lessor.stores.postgresql.store.PAGE", 7)
     names = sorted([f"job/{n}" for n in range(30)] + ["job", "jobs", "é", "\U0001f512", "job/\U0010ffff"])
     store.apply([Acquire(name, "A", "h", 60 * SECOND) for name in names], timeout=20)
     store.apply([Release(name, "A") for name in names[3:12]], timeout=20)
@@ -181,7 +181,7 @@ def test_the_view_for_people(store: PostgresStore, raw: psycopg.Connection) -> N
     store.apply([ASK._replace(metadata='{"a":"b"}'), ASK._replace(resource="y")], timeout=20)
     store.apply([Acquire("x", "B", "b", SECOND, queue=True), Release("y", "A")], timeout=20)
     seen = raw.execute(
-        "SELECT resource, holder, metadata, waiting, expires > now() FROM leasehold.leases WHERE namespace = %s",
+        "SELECT resource, holder, metadata, waiting, expires > now() FROM lessor.leases WHERE namespace = %s",
         (store._address.namespace,),
     ).fetchall()
     assert seen == [("x", "h", '{"a":"b"}', 1, True)]
@@ -194,11 +194,11 @@ def test_updates_stay_in_their_pages(store: PostgresStore, raw: psycopg.Connecti
     for turn in range(50):
         store.apply([Release("x", f"A{turn - 1}" if turn else "A")], timeout=20)
         store.apply([ASK._replace(lease_id=f"A{turn}")], timeout=20)
-    before = raw.execute("SELECT pg_relation_size('leasehold.entries_pkey')").fetchone()
+    before = raw.execute("SELECT pg_relation_size('lessor.entries_pkey')").fetchone()
     for turn in range(50, 100):
         store.apply([Release("x", f"A{turn - 1}")], timeout=20)
         store.apply([ASK._replace(lease_id=f"A{turn}")], timeout=20)
-    assert raw.execute("SELECT pg_relation_size('leasehold.entries_pkey')").fetchone() == before
+    assert raw.execute("SELECT pg_relation_size('lessor.entries_pkey')").fetchone() == before
 
 
 def test_a_plan_made_for_an_empty_table_is_good_for_a_full_one(
@@ -211,19 +211,19 @@ def test_a_plan_made_for_an_empty_table_is_good_for_a_full_one(
     with postgres.connect(url.rpartition("/")[2]) as raw:
 
         def call(*ops: Op) -> None:
-            raw.execute("SELECT leasehold.apply('default', %s, 1000)", (codec.batch(ops).decode(),))
+            raw.execute("SELECT lessor.apply('default', %s, 1000)", (codec.batch(ops).decode(),))
 
         def a_day(turn: int) -> None:
             for names in (["x"], ["x", "y"]):
                 asks = [Acquire(name, f"{turn}", "h", SECOND) for name in names]
-                raw.execute(f"SELECT leasehold.acquire('default', 'z', '{turn}', 'h', 9, false, '', 0, '', 9)")
+                raw.execute(f"SELECT lessor.acquire('default', 'z', '{turn}', 'h', 9, false, '', 0, '', 9)")
                 call(*asks)
                 call(*(Renew(name, f"{turn}", 0, SECOND) for name in names))
                 call(Acquire("x", "W", "w", SECOND, queue=True))
                 call(*(Release(name, f"{turn}") for name in names))
                 call(Acquire("x", "W", "w", SECOND), Release("x", "W"))
-                raw.execute(f"SELECT leasehold.release('default', 'z', '{turn}', 9)")
-            raw.execute("SELECT leasehold.read('default', '[\"x\", \"y\"]'), leasehold.scan('default', 'x', '', 10)")
+                raw.execute(f"SELECT lessor.release('default', 'z', '{turn}', 9)")
+            raw.execute("SELECT lessor.read('default', '[\"x\", \"y\"]'), lessor.scan('default', 'x', '', 10)")
 
         for turn in range(10):
             a_day(turn)

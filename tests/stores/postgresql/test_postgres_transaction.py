@@ -13,19 +13,19 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session, sessionmaker
 
-from leasehold import AsyncClient, Client
-from leasehold.core.clock import SECOND
-from leasehold.core.ops import Acquire, Granted, Held, Release, Released, Renew, Renewed, Unknown
-from leasehold.errors import ConfigError, InvalidResource
-from leasehold.runtime.clock import SYSTEM
-from leasehold.stores.base import Transactional
-from leasehold.testing.conformance.base import Thread, taken, until
+from lessor import AsyncClient, Client
+from lessor.core.clock import SECOND
+from lessor.core.ops import Acquire, Granted, Held, Release, Released, Renew, Renewed, Unknown
+from lessor.errors import ConfigError, InvalidResource
+from lessor.runtime.clock import SYSTEM
+from lessor.stores.base import Transactional
+from lessor.testing.conformance.base import Thread, taken, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
-    from leasehold.core.ops import Op
-    from leasehold.stores.postgresql import PostgresStore
+    from lessor.core.ops import Op
+    from lessor.stores.postgresql import PostgresStore
 
 ASK = Acquire("x", "A", "h", 60 * SECOND)
 OTHER = Acquire("x", "B", "o", 60 * SECOND)
@@ -194,7 +194,7 @@ def test_a_stale_snapshot_fails_instead_of_granting(store: PostgresStore, shared
     with psycopg.connect(shared) as mine:
         for op in (OTHER, Release("x", "B")):
             mine.execute(f"SET TRANSACTION ISOLATION LEVEL {level}")
-            mine.execute("SELECT count(*) FROM leasehold.leases")
+            mine.execute("SELECT count(*) FROM lessor.leases")
             store.apply([op], timeout=20)
             store.collect()
             with pytest.raises(psycopg.errors.SerializationFailure):

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from leasehold.core.clock import SECOND
-from leasehold.core.ops import Acquire, Granted, Held, Release, Renew, Renewed, Unknown
-from leasehold.errors import ConfigError, LeaseholdError, StoreUnavailable
-from leasehold.runtime.clock import SYSTEM
-from leasehold.stores.base import StoreURL
-from leasehold.stores.postgresql import PostgresStore
-from leasehold.stores.postgresql.trouble import Refused, explain
-from leasehold.stores.registry import open_store as open_any
-from leasehold.testing.conformance.base import Thread, taken, until
+from lessor.core.clock import SECOND
+from lessor.core.ops import Acquire, Granted, Held, Release, Renew, Renewed, Unknown
+from lessor.errors import ConfigError, LessorError, StoreUnavailable
+from lessor.runtime.clock import SYSTEM
+from lessor.stores.base import StoreURL
+from lessor.stores.postgresql import PostgresStore
+from lessor.stores.postgresql.trouble import Refused, explain
+from lessor.stores.registry import open_store as open_any
+from lessor.testing.conformance.base import Thread, taken, until
 from tests.needs import not_here
 from tests.servers import free_port
 from tests.servers.postgres import PostgresServer, postgres_server
@@ -43,7 +43,7 @@ def durable() -> Iterator[PostgresServer]:
         yield server
 
 
-def error_of(outcome: object) -> LeaseholdError:
+def error_of(outcome: object) -> LessorError:
     assert isinstance(outcome, Unknown), outcome
     return outcome.error
 
@@ -139,7 +139,7 @@ def test_a_frozen_subscription_is_given_up(
     durable: PostgresServer, open_store: Callable[[str], PostgresStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("REFRESH", "ANSWER_WITHIN", "CONNECT_TIMEOUT"):
-        monkeypatch.setattr(f"leasehold.stores.postgresql.subscription.{name}", 0.2)
+        monkeypatch.setattr(f"lessor.stores.postgresql.subscription.{name}", 0.2)
     store = open_store(f"{durable.url}?namespace=silent")
     assert works(store)
     subscription = store.subscribe()
@@ -148,8 +148,8 @@ def test_a_frozen_subscription_is_given_up(
     with durable.standing_still():
         assert subscription.get(1.5) == []
         assert subscription.address == ""
-    monkeypatch.setattr("leasehold.stores.postgresql.subscription.ANSWER_WITHIN", 20)
-    monkeypatch.setattr("leasehold.stores.postgresql.subscription.CONNECT_TIMEOUT", 20)
+    monkeypatch.setattr("lessor.stores.postgresql.subscription.ANSWER_WITHIN", 20)
+    monkeypatch.setattr("lessor.stores.postgresql.subscription.CONNECT_TIMEOUT", 20)
     assert subscription.get(60) is None
     subscription.close()
     subscription.get(0)
@@ -310,7 +310,7 @@ def test_a_statement_timeout_of_the_server(guarded: PostgresServer, open_store: 
     with guarded.connect() as connection:
         works(store)
         connection.execute("BEGIN")
-        connection.execute("SELECT FROM leasehold.entries WHERE resource = 'x' FOR UPDATE")
+        connection.execute("SELECT FROM lessor.entries WHERE resource = 'x' FOR UPDATE")
         error = error_of(store.apply([ASK._replace(lease_id="B")], timeout=20)[0])
         assert "see statement_timeout" in str(error)
         connection.execute("ROLLBACK")
@@ -320,7 +320,7 @@ def test_a_statement_timeout_of_the_server(guarded: PostgresServer, open_store: 
 def test_a_server_that_is_too_old(
     shared: str, open_store: Callable[[str], PostgresStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leasehold.stores.postgresql.connection.OLDEST", 990000)
+    monkeypatch.setattr("lessor.stores.postgresql.connection.OLDEST", 990000)
     error = error_of(open_store(shared).apply([ASK], timeout=20)[0])
     assert isinstance(error, ConfigError)
     assert "is the oldest that works" in str(error)
@@ -338,7 +338,7 @@ def test_all_connections_in_use(store: PostgresStore, raw: psycopg.Connection) -
     granted = taken(store, "y", 600, "A")
     store.apply([ASK], timeout=20)
     raw.execute("BEGIN")
-    raw.execute("SELECT FROM leasehold.entries WHERE resource = 'x' FOR UPDATE")
+    raw.execute("SELECT FROM lessor.entries WHERE resource = 'x' FOR UPDATE")
     threads = [Thread(lambda n=n: store.apply([ASK._replace(lease_id=f"B{n}")], timeout=60)[0]) for n in range(20)]  # type: ignore[misc]
     until(lambda: len(store._connections._slots) >= 16 and len(store._connections._queue) > 0, "all connections in use")
     assert isinstance(store.apply([Renew("y", "A", granted.token, 600 * SECOND)], timeout=20)[0], Renewed)

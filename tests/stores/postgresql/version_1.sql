@@ -1,7 +1,7 @@
--- Makes version 1 of leasehold's schema.
+-- Makes version 1 of lessor's schema.
 BEGIN;
-CREATE SCHEMA "leasehold";
-SET LOCAL search_path = "leasehold", pg_temp;
+CREATE SCHEMA "lessor";
+SET LOCAL search_path = "lessor", pg_temp;
 
 -- Version 1: the tables. Times are microseconds of the server's wall clock since 1970; '' stands for nobody and nothing.
 -- No index is on a column that a grant or renewal changes, and pages have room, so that an update stays in its page (HOT).
@@ -683,7 +683,7 @@ CREATE OR REPLACE FUNCTION tell(ns text, address text, payload text) RETURNS voi
 BEGIN
     IF payload IS NOT NULL THEN
         PERFORM pg_notify(
-            'leasehold:' || CASE WHEN address = '' THEN md5(current_schema() || '.' || ns) ELSE address END,
+            'lessor:' || CASE WHEN address = '' THEN md5(current_schema() || '.' || ns) ELSE address END,
             '[' || payload || ']');
     END IF;
 END $$;
@@ -830,7 +830,7 @@ BEGIN
                 inserts := NOT fresh <@ (locked || busy);
                 -- A new name, a row that came or went meanwhile, or a child: begin again, with all that is known now.
                 IF inserts OR (waits AND busy && needed) THEN
-                    RAISE SQLSTATE 'LH001';
+                    RAISE SQLSTATE 'LS001';
                 END IF;
             END IF;
             RETURN decide_all(
@@ -843,7 +843,7 @@ BEGIN
                     RETURN '[' || array_to_string(array_fill('[8]'::text, ARRAY[cardinality(ops)]), ',') || ']';
                 END IF;
                 waits := false;
-            WHEN SQLSTATE 'LH001' THEN
+            WHEN SQLSTATE 'LS001' THEN
                 IF attempt = 100 THEN
                     RAISE lock_not_available;
                 END IF;

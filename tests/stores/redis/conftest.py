@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold.runtime.clock import SYSTEM
-from leasehold.stores.base import StoreURL
-from leasehold.stores.redis import RedisStore
+from lessor.runtime.clock import SYSTEM
+from lessor.stores.base import StoreURL
+from lessor.stores.redis import RedisStore
 from tests.servers.redis import RedisServer, redis_server
 
 if TYPE_CHECKING:

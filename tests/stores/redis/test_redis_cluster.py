@@ -7,25 +7,25 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from redis.crc import key_slot
 
-from leasehold import Client
-from leasehold.core.clock import SECOND
-from leasehold.core.ops import Acquire, Granted, Held, Notice, Release, Released, Renew, Renewed, Unknown
-from leasehold.errors import ConfigError, StoreUnavailable
-from leasehold.runtime.clock import SYSTEM
-from leasehold.stores.hosts import Node
-from leasehold.stores.limit import Limit
-from leasehold.stores.redis.address import Login
-from leasehold.stores.redis.script import source
-from leasehold.stores.redis.store import APPLY
-from leasehold.stores.redis.wire import Wire, pack
-from leasehold.testing.conformance.base import Thread, new_id, until
+from lessor import Client
+from lessor.core.clock import SECOND
+from lessor.core.ops import Acquire, Granted, Held, Notice, Release, Released, Renew, Renewed, Unknown
+from lessor.errors import ConfigError, StoreUnavailable
+from lessor.runtime.clock import SYSTEM
+from lessor.stores.hosts import Node
+from lessor.stores.limit import Limit
+from lessor.stores.redis.address import Login
+from lessor.stores.redis.script import source
+from lessor.stores.redis.store import APPLY
+from lessor.stores.redis.wire import Wire, pack
+from lessor.testing.conformance.base import Thread, new_id, until
 from tests.servers.redis_cluster import Cluster, redis_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from leasehold.core.ops import Outcome
-    from leasehold.stores.redis import RedisStore
+    from lessor.core.ops import Outcome
+    from lessor.stores.redis import RedisStore
     from tests.servers.redis import RedisServer
     from tests.servers.redis_cluster import ClusterServer
 
@@ -41,7 +41,7 @@ def ask(store: RedisStore, op: Any, timeout: float = 5) -> Outcome:
 
 
 def counter(namespace: str) -> str:
-    return f"{{leasehold:{namespace}}}:token"
+    return f"{{lessor:{namespace}}}:token"
 
 
 def namespace_on(cluster: Cluster, server: ClusterServer) -> str:
@@ -110,7 +110,7 @@ def test_nothing_is_granted_twice_while_the_slot_moves(
     """Half of the keys are here and half there, and neither side may take the other half for free."""
     namespace = f"half-{first.replace(' ', '-')}"
     store, fresh = (open_store(f"{cluster.url}?namespace={namespace}") for _ in range(2))
-    keys = f"{{leasehold:{namespace}}}:"
+    keys = f"{{lessor:{namespace}}}:"
     names = ["x", "y"]
     tokens = [ask(store, Acquire(name, "A", "a", 60 * SECOND)).token for name in names]  # type: ignore[union-attr]
     moving = Moving(cluster, namespace)

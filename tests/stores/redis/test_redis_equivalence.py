@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import Phase, given, settings
 
-from leasehold.core import entry
-from leasehold.core.clock import SECOND
-from leasehold.core.entry import MOST_TOMBSTONES
-from leasehold.core.lease import TOKEN_LIMIT
-from leasehold.core.ops import Acquire, Event, Notice, Release, Renew, Revoke
-from leasehold.stores.base import StoreURL
-from leasehold.stores.memory import MemoryStore, MemoryTable
-from leasehold.stores.redis import RedisStore, script
-from leasehold.stores.redis.store import APPLY, READ
+from lessor.core import entry
+from lessor.core.clock import SECOND
+from lessor.core.entry import MOST_TOMBSTONES
+from lessor.core.lease import TOKEN_LIMIT
+from lessor.core.ops import Acquire, Event, Notice, Release, Renew, Revoke
+from lessor.stores.base import StoreURL
+from lessor.stores.memory import MemoryStore, MemoryTable
+from lessor.stores.redis import RedisStore, script
+from lessor.stores.redis.store import APPLY, READ
 from tests.scale import scaled
 from tests.stores.stories import (
     EPISODES,
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 
     import redis
 
-    from leasehold.core.entry import Entry
-    from leasehold.testing.clock import FakeClock
+    from lessor.core.entry import Entry
+    from lessor.testing.clock import FakeClock
     from tests.servers.redis import RedisServer
 
 pytestmark = pytest.mark.heavy

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold.stores import listening, pool
-from leasehold.stores.redis import connection, subscription, wire
-from leasehold.testing.conformance.base import PATIENCE
+from lessor.stores import listening, pool
+from lessor.stores.redis import connection, subscription, wire
+from lessor.testing.conformance.base import PATIENCE
 from tests.stores.hearing import hides_no_event
 from tests.stores.interrupting import interrupted_everywhere
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
 
-    from leasehold.stores.redis import RedisStore
+    from lessor.stores.redis import RedisStore
 
 
 @pytest.mark.parametrize("module", [connection, pool])

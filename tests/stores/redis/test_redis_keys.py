@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from leasehold.core.clock import SECOND
-from leasehold.core.ops import Acquire, Granted, Held, Notice, Release, Renew
-from leasehold.stores.redis.script import source
-from leasehold.stores.redis.store import APPLY, READ
+from lessor.core.clock import SECOND
+from lessor.core.ops import Acquire, Granted, Held, Notice, Release, Renew
+from lessor.stores.redis.script import source
+from lessor.stores.redis.store import APPLY, READ
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pytest
     import redis
 
-    from leasehold.stores.redis import RedisStore
+    from lessor.stores.redis import RedisStore
 
 HEAD = "<BddHc0ddddHc0Bc0Hc0I4c0"
 FIELDS = [
@@ -35,7 +35,7 @@ FIELDS = [
 ]
 SHOW = f"return {{struct.unpack('{HEAD}', redis.call('GET', KEYS[1]))}}"
 SHOW_TAIL = "return cjson.encode(cmsgpack.unpack(string.sub(redis.call('GET', KEYS[1]), ARGV[1])))"
-DEFAULT = "{leasehold:default}:"
+DEFAULT = "{lessor:default}:"
 
 
 def granted(store: RedisStore, op: Acquire) -> Granted:
@@ -143,7 +143,7 @@ def test_a_scan_in_many_pages(store: RedisStore, monkeypatch: pytest.MonkeyPatch
     names = sorted({f"p{n}" for n in range(20)} | {"p", "pé", "p\U0010ffff", "q", "P"})
     store.apply([Acquire(name, "A", "h", SECOND * 60) for name in names], timeout=5)
     for page in (1, 2, 7, 500):
-        monkeypatch.setattr("leasehold.stores.redis.store.PAGE", page)
+        monkeypatch.setattr("lessor.stores.redis.store.PAGE", page)
         found = [record.resource for record in store.scan("p", timeout=5)]
         assert found == [name for name in names if name.startswith("p")]
 

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from leasehold import Client
-from leasehold.core.clock import SECOND
-from leasehold.core.ops import Acquire, Granted, Held, Loss, Lost, Release, Released, Renew, Renewed, Unknown
-from leasehold.errors import StoreUnavailable
-from leasehold.testing.conformance.base import until
+from lessor import Client
+from lessor.core.clock import SECOND
+from lessor.core.ops import Acquire, Granted, Held, Loss, Lost, Release, Released, Renew, Renewed, Unknown
+from lessor.errors import StoreUnavailable
+from lessor.testing.conformance.base import until
 from tests.servers.redis import RedisServer, redis_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from leasehold.core.ops import Outcome
-    from leasehold.stores.redis import RedisStore
+    from lessor.core.ops import Outcome
+    from lessor.stores.redis import RedisStore
 
 
 class Flock(NamedTuple):
@@ -67,7 +67,7 @@ def test_a_grant_is_on_the_replicas_when_it_is_answered(flock: Flock, open_store
     grant = ask(store, Acquire("job", "A", "a", 60 * SECOND))
     assert isinstance(grant, Granted)
     for replica in flock.replicas:
-        assert replica.run("GET", "{leasehold:there}:token") == str(grant.token)
+        assert replica.run("GET", "{lessor:there}:token") == str(grant.token)
     assert isinstance(ask(store, Renew("job", "A", grant.token, 60 * SECOND)), Renewed)
     assert ask(store, Release("job", "A")) == Released()
 

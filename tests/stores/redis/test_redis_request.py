@@ -7,9 +7,9 @@ from typing import Any
 import hiredis
 import pytest
 
-from leasehold.core.clock import SECOND
-from leasehold.core.ops import Acquire, Release, Renew, Revoke
-from leasehold.stores.redis.request import REMEMBERED, Requests
+from lessor.core.clock import SECOND
+from lessor.core.ops import Acquire, Release, Renew, Revoke
+from lessor.stores.redis.request import REMEMBERED, Requests
 
 ODD = "é/\U0001f512\r\n$3"
 EACH: list[tuple[Any, list[str]]] = [

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from leasehold import Client
-from leasehold.core.clock import SECOND
-from leasehold.core.ops import Acquire, Granted, Held, Release, Renew, Renewed, Unknown
-from leasehold.errors import ConfigError, LeaseholdError, StoreUnavailable
-from leasehold.runtime.clock import SYSTEM
-from leasehold.stores.hosts import Node
-from leasehold.testing.conformance.base import Thread, new_id, until
+from lessor import Client
+from lessor.core.clock import SECOND
+from lessor.core.ops import Acquire, Granted, Held, Release, Renew, Renewed, Unknown
+from lessor.errors import ConfigError, LessorError, StoreUnavailable
+from lessor.runtime.clock import SYSTEM
+from lessor.stores.hosts import Node
+from lessor.testing.conformance.base import Thread, new_id, until
 from tests.servers import free_port
 from tests.servers.redis import redis_server
 from tests.servers.redis_sentinel import SERVICE, Sentinel, SentinelGroup, sentinel_group
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from leasehold.core.ops import Outcome
-    from leasehold.stores.redis import RedisStore
+    from lessor.core.ops import Outcome
+    from lessor.stores.redis import RedisStore
     from tests.servers.redis import RedisServer
 
 
@@ -82,7 +82,7 @@ class Contender(Thread):
                             assert lease.token > known
                             tokens.append(lease.token)
                             self.turns += 1
-                    except LeaseholdError:
+                    except LessorError:
                         continue  # lost, or nobody there, in the middle of it
 
         super().__init__(work)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold import Client
-from leasehold.testing.conformance.base import PATIENCE, Thread, until
+from lessor import Client
+from lessor.testing.conformance.base import PATIENCE, Thread, until
 from tests.servers.redis import oldest_redis, redis_server, valkey
 
 if TYPE_CHECKING:

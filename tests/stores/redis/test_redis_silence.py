@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from leasehold import AsyncClient, StoreUnavailable
-from leasehold.core.clock import SECOND
-from leasehold.core.ops import Acquire, Event, Granted, Unknown
-from leasehold.runtime.clock import SYSTEM
-from leasehold.testing.conformance.base import PATIENCE, taken, until
+from lessor import AsyncClient, StoreUnavailable
+from lessor.core.clock import SECOND
+from lessor.core.ops import Acquire, Event, Granted, Unknown
+from lessor.runtime.clock import SYSTEM
+from lessor.testing.conformance.base import PATIENCE, taken, until
 from tests.servers.tunnel import SlowTunnel, TornTunnel
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import redis
 
-    from leasehold.stores.redis import RedisStore
+    from lessor.stores.redis import RedisStore
     from tests.servers.redis import RedisServer
 
 TIMEOUT = 0.5
@@ -45,7 +45,7 @@ def silent() -> Iterator[socket.socket]:
 def test_an_event_loop_goes_on_while_a_silent_server_is_connected_to(
     silent: socket.socket, use: Callable[[AsyncClient], Awaitable[object]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leasehold.stores.redis.subscription.CONNECT_TIMEOUT", PATIENCE / 4)
+    monkeypatch.setattr("lessor.stores.redis.subscription.CONNECT_TIMEOUT", PATIENCE / 4)
     went_on: list[bool] = []
 
     async def main() -> None:
@@ -131,7 +131,7 @@ def test_a_script_that_has_to_be_loaded_first(slow: SlowTunnel, far_store: Redis
 
 
 def test_a_list_of_many_pages(slow: SlowTunnel, far_store: RedisStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("leasehold.stores.redis.store.PAGE", 1)
+    monkeypatch.setattr("lessor.stores.redis.store.PAGE", 1)
     far_store.apply([Acquire(f"job/{n}", "A", "h", 30 * SECOND) for n in range(20)], timeout=PATIENCE)
     assert len([*far_store.scan("job/", timeout=PATIENCE)]) == 20
     slow.delay = 0.2 * LIMIT
@@ -210,8 +210,8 @@ def test_what_is_listened_for_may_come_slowly_after_a_slow_start(
     slow: SlowTunnel, far_store: RedisStore, store: RedisStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The time that was left for connecting says nothing about what comes later."""
-    monkeypatch.setattr("leasehold.stores.redis.subscription.CONNECT_TIMEOUT", 2.0)
-    monkeypatch.setattr("leasehold.stores.redis.subscription.ASK_EVERY", PATIENCE)
+    monkeypatch.setattr("lessor.stores.redis.subscription.CONNECT_TIMEOUT", 2.0)
+    monkeypatch.setattr("lessor.stores.redis.subscription.ASK_EVERY", PATIENCE)
     slow.delay = 0.3
     subscription = far_store.subscribe("job")
     assert subscription.address
@@ -225,7 +225,7 @@ def test_a_connection_that_leads_nowhere_in_the_middle_of_a_message_is_given_up(
     server: RedisServer, store: RedisStore, open_store: Callable[..., RedisStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The half that came says nothing: the server is asked, and doesn't answer."""
-    monkeypatch.setattr("leasehold.stores.redis.subscription.ASK_EVERY", 0.2)
+    monkeypatch.setattr("lessor.stores.redis.subscription.ASK_EVERY", 0.2)
     with TornTunnel(server.port) as tunnel:
         subscription = open_store(f"redis://127.0.0.1:{tunnel.port}/3").subscribe("job")
         assert subscription.address

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold.core.clock import SECOND
-from leasehold.core.ops import Acquire, Granted, Release, Unknown
-from leasehold.errors import StoreUnavailable
-from leasehold.testing.conformance.base import until
+from lessor.core.clock import SECOND
+from lessor.core.ops import Acquire, Granted, Release, Unknown
+from lessor.errors import StoreUnavailable
+from lessor.testing.conformance.base import until
 from tests.needs import not_here
 from tests.servers import free_port
 from tests.servers.redis import redis_server
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from leasehold.stores.redis import RedisStore
+    from lessor.stores.redis import RedisStore
 
 
 @pytest.fixture(scope="module")

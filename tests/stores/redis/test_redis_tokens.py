@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from leasehold.core.clock import SECOND
-from leasehold.core.ops import Acquire, Granted, Loss, Lost, Renew
-from leasehold.errors import Fenced
-from leasehold.fencing import Fence
-from leasehold.testing.conformance.base import new_id, until
+from lessor.core.clock import SECOND
+from lessor.core.ops import Acquire, Granted, Loss, Lost, Renew
+from lessor.errors import Fenced
+from lessor.fencing import Fence
+from lessor.testing.conformance.base import new_id, until
 from tests.servers import free_port
 from tests.servers.redis import RedisServer, redis_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leasehold.stores.redis import RedisStore
+    from lessor.stores.redis import RedisStore
 
-COUNTER = "{leasehold:default}:token"
+COUNTER = "{lessor:default}:token"
 
 
 def granted(store: RedisStore, lease_id: str, **fields: Any) -> int:
@@ -43,7 +43,7 @@ def restarted_empty(server: RedisServer) -> None:
 
 
 def without_the_counter(server: RedisServer) -> None:
-    server.run("DEL", COUNTER, "{leasehold:default}:r:job")
+    server.run("DEL", COUNTER, "{lessor:default}:r:job")
 
 
 @pytest.mark.parametrize("forget", [flushed, without_scripts, restarted_empty, without_the_counter])
@@ -102,7 +102,7 @@ def test_the_declared_exception_is_a_clock_set_back_together_with_a_lost_counter
     older = granted(store, "A")
     assert older == noon
     store._now_us = lambda: noon - 3_600_000_000
-    server.run("DEL", "{leasehold:default}:r:job")
+    server.run("DEL", "{lessor:default}:r:job")
     assert granted(store, "B") > older, "the counter is there"
     server.run("FLUSHALL")
     assert granted(store, "C") < older, "nobody knows any more"

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from leasehold import Client
-from leasehold.core.clock import SECOND
-from leasehold.core.ops import Acquire, Granted, Release, Released, Renew, Renewed, Unknown
-from leasehold.errors import ConfigError, StoreUnavailable
-from leasehold.runtime.clock import SYSTEM
-from leasehold.stores import registry
-from leasehold.stores.base import StoreURL
-from leasehold.stores.hosts import Node
-from leasehold.stores.pool import CONNECTIONS
-from leasehold.stores.redis import RedisStore
-from leasehold.stores.redis.trouble import explain
-from leasehold.stores.redis.wire import pack
-from leasehold.testing.conformance.base import Thread, until
+from lessor import Client
+from lessor.core.clock import SECOND
+from lessor.core.ops import Acquire, Granted, Release, Released, Renew, Renewed, Unknown
+from lessor.errors import ConfigError, StoreUnavailable
+from lessor.runtime.clock import SYSTEM
+from lessor.stores import registry
+from lessor.stores.base import StoreURL
+from lessor.stores.hosts import Node
+from lessor.stores.pool import CONNECTIONS
+from lessor.stores.redis import RedisStore
+from lessor.stores.redis.trouble import explain
+from lessor.stores.redis.wire import pack
+from lessor.testing.conformance.base import Thread, until
 from tests.servers import free_port
 from tests.servers.redis import redis_server
 from tests.servers.tunnel import Tunnel
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     import redis
 
-    from leasehold.core.ops import Outcome
+    from lessor.core.ops import Outcome
     from tests.servers.redis import RedisServer
 
 ASK = Acquire("job", "A", "h", 30 * SECOND)
@@ -217,7 +217,7 @@ def test_a_subscription_that_goes_silent(
     server: RedisServer, store: RedisStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing comes, not even an answer to the question whether somebody is there."""
-    monkeypatch.setattr("leasehold.stores.redis.subscription.ASK_EVERY", 0.1)
+    monkeypatch.setattr("lessor.stores.redis.subscription.ASK_EVERY", 0.1)
     subscription = store.subscribe()
     with server.standing_still():
         subscription.get(0.5)
@@ -383,8 +383,8 @@ def test_a_user_with_just_enough_rights(
         "on",
         f">{SECRET}",
         "resetchannels",
-        "~{leasehold:team}*",
-        "&{leasehold:team}*",
+        "~{lessor:team}*",
+        "&{lessor:team}*",
     ]
     raw.execute_command(*base, *rights.split())  # type: ignore[no-untyped-call]
     url = f"redis://leaser:{SECRET}@127.0.0.1:{server.port}/0?namespace=team"
@@ -599,8 +599,8 @@ def test_several_servers_need_to_be_said_to_be_what_they_are() -> None:
 
 
 def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "leasehold.stores.redis.connection", None)
-    with pytest.raises(ConfigError, match=r"pip install 'leasehold\[redis\]'"):
+    monkeypatch.setitem(__import__("sys").modules, "lessor.stores.redis.connection", None)
+    with pytest.raises(ConfigError, match=r"pip install 'lessor\[redis\]'"):
         registry.open_store("redis://h", SYSTEM)
     assert [g.store for g in registry.guarantees()].count("redis") == 1
 

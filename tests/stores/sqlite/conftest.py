@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold.stores.base import StoreURL
-from leasehold.stores.sqlite import SqliteStore
-from leasehold.testing.clock import FakeClock
+from lessor.stores.base import StoreURL
+from lessor.stores.sqlite import SqliteStore
+from lessor.testing.clock import FakeClock
 from tests.needs import run_as_root
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from leasehold.core.clock import Clock
+    from lessor.core.clock import Clock
 
 
 @pytest.fixture

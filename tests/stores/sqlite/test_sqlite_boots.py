@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from leasehold.core.clock import SECOND
-from leasehold.core.ops import Acquire, Granted, Held, Loss, Lost, Release, Renew, Renewed, Unknown
-from leasehold.errors import ConfigError
-from leasehold.stores.sqlite.store import TOKEN_BLOCK
+from lessor.core.clock import SECOND
+from lessor.core.ops import Acquire, Granted, Held, Loss, Lost, Release, Renew, Renewed, Unknown
+from lessor.errors import ConfigError
+from lessor.stores.sqlite.store import TOKEN_BLOCK
 from tests.needs import run_as_root
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from leasehold.core.ops import Outcome
-    from leasehold.stores.sqlite import SqliteStore
-    from leasehold.testing.clock import FakeClock
+    from lessor.core.ops import Outcome
+    from lessor.stores.sqlite import SqliteStore
+    from lessor.testing.clock import FakeClock
 
 TTL = 10 * SECOND
 YEAR_US = 365 * 86_400 * 1_000_000
@@ -216,10 +216,10 @@ def test_a_forgotten_resource_goes_on_above_its_last_token(
 
 CHILD = """
 import json, sys
-from leasehold.core.ops import Acquire, Granted
-from leasehold.runtime.clock import SYSTEM
-from leasehold.stores.base import StoreURL
-from leasehold.stores.sqlite import SqliteStore
+from lessor.core.ops import Acquire, Granted
+from lessor.runtime.clock import SYSTEM
+from lessor.stores.base import StoreURL
+from lessor.stores.sqlite import SqliteStore
 store = SqliteStore(StoreURL("sqlite", "", "/" + sys.argv[1], {}), SYSTEM)
 for line in sys.stdin:
     resource, lease_id, ttl_ns = json.loads(line)

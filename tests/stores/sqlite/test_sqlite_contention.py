@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold.core.clock import SECOND
-from leasehold.core.ops import Acquire, Granted, Held, Release, Released, Unknown
-from leasehold.errors import LeaseholdError, StoreUnavailable
-from leasehold.runtime.clock import SYSTEM
-from leasehold.stores.sqlite import file
+from lessor.core.clock import SECOND
+from lessor.core.ops import Acquire, Granted, Held, Release, Released, Unknown
+from lessor.errors import LessorError, StoreUnavailable
+from lessor.runtime.clock import SYSTEM
+from lessor.stores.sqlite import file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from leasehold.stores.sqlite import SqliteStore
-    from leasehold.testing.clock import FakeClock
+    from lessor.stores.sqlite import SqliteStore
+    from lessor.testing.clock import FakeClock
 
 TTL = 10 * SECOND
 ASK = Acquire("r", "A", "h", TTL)
@@ -162,7 +162,7 @@ def test_what_goes_wrong_with_a_further_connection_is_explained_too(
     try:
         outcome = store.apply([ASK, ASK], timeout=0.1)[0]
         assert isinstance(outcome, Unknown)
-        with pytest.raises(LeaseholdError):
+        with pytest.raises(LessorError):
             store.read(["r"], timeout=0.1)
     finally:
         store._idle.append(idle)

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold.core.clock import SECOND
-from leasehold.core.ops import Acquire, Granted, Held, Release, Released, Unknown
-from leasehold.errors import ConfigError, LeaseholdError, StoreUnavailable
-from leasehold.stores.base import StoreURL
-from leasehold.stores.sqlite import SqliteStore, file
-from leasehold.testing.clock import FakeClock
+from lessor.core.clock import SECOND
+from lessor.core.ops import Acquire, Granted, Held, Release, Released, Unknown
+from lessor.errors import ConfigError, LessorError, StoreUnavailable
+from lessor.stores.base import StoreURL
+from lessor.stores.sqlite import SqliteStore, file
+from lessor.testing.clock import FakeClock
 from tests.needs import not_here, run_as_root
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leasehold.core.ops import Op, Outcome
+    from lessor.core.ops import Op, Outcome
 
 TTL = 10 * SECOND
 
@@ -32,7 +32,7 @@ def take(store: SqliteStore, resource: str = "r", lease_id: str = "A") -> Outcom
     return store.apply([Acquire(resource, lease_id, "h-" + lease_id, TTL)], timeout=1)[0]
 
 
-def failure(outcome: Outcome) -> LeaseholdError:
+def failure(outcome: Outcome) -> LessorError:
     assert isinstance(outcome, Unknown), outcome
     return outcome.error
 
@@ -116,7 +116,7 @@ def test_a_database_that_carries_somebodys_mark_is_left_alone(
         open_store()
 
 
-def test_a_newer_schema_asks_for_a_newer_leasehold(open_store: Callable[..., SqliteStore], path: str) -> None:
+def test_a_newer_schema_asks_for_a_newer_lessor(open_store: Callable[..., SqliteStore], path: str) -> None:
     open_store().close()
     db = sqlite3.connect(path)
     db.execute(f"PRAGMA user_version = {file.SCHEMA_VERSION + 1}")
@@ -138,7 +138,7 @@ def test_a_corrupt_file_says_so(open_store: Callable[..., SqliteStore], path: st
     data = bytearray(Path(path).read_bytes())
     data[4096:] = os.urandom(len(data) - 4096)
     Path(path).write_bytes(data)
-    with pytest.raises(LeaseholdError, match="corrupt") as caught:  # noqa: PT012 - either may be the first to notice
+    with pytest.raises(LessorError, match="corrupt") as caught:  # noqa: PT012 - either may be the first to notice
         store = open_store()
         raise failure(take(store, "r7"))
     assert isinstance(caught.value, StoreUnavailable)

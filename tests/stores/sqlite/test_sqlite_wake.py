@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold.core.clock import SECOND
-from leasehold.core.ops import Acquire, Event, EventKind, Granted, Held, Notice, Release, Released, Revoke, Summons
-from leasehold.stores.sqlite import table
+from lessor.core.clock import SECOND
+from lessor.core.ops import Acquire, Event, EventKind, Granted, Held, Notice, Release, Released, Revoke, Summons
+from lessor.stores.sqlite import table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from leasehold.stores.sqlite import SqliteStore
-    from leasehold.stores.sqlite.subscription import SqliteSubscription
-    from leasehold.testing.clock import FakeClock
+    from lessor.stores.sqlite import SqliteStore
+    from lessor.stores.sqlite.subscription import SqliteSubscription
+    from lessor.testing.clock import FakeClock
 
 TTL = 10 * SECOND
 

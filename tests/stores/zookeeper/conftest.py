@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import pytest
 from kazoo.client import KazooClient
 
-from leasehold.runtime.clock import SYSTEM
-from leasehold.stores.registry import open_store
+from lessor.runtime.clock import SYSTEM
+from lessor.stores.registry import open_store
 from tests.servers.zookeeper import ZooKeeperServer, zookeeper_server
 from tests.stores.zookeeper.tree import Tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from leasehold.stores.zookeeper import ZooKeeperStore
+    from lessor.stores.zookeeper import ZooKeeperStore
 
 serials = itertools.count()
 

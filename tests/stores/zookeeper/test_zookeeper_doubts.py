@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from leasehold.core.ops import Acquire, Granted, Held, Release, Renew, Renewed, Unknown
-from leasehold.runtime.clock import SYSTEM
-from leasehold.stores.zookeeper import acquiring
-from leasehold.testing.conformance.base import PATIENCE, new_id, ns, taken, until
+from lessor.core.ops import Acquire, Granted, Held, Release, Renew, Renewed, Unknown
+from lessor.runtime.clock import SYSTEM
+from lessor.stores.zookeeper import acquiring
+from lessor.testing.conformance.base import PATIENCE, new_id, ns, taken, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import pytest
 
-    from leasehold.core.ops import Outcome
-    from leasehold.stores.zookeeper import ZooKeeperStore
+    from lessor.core.ops import Outcome
+    from lessor.stores.zookeeper import ZooKeeperStore
 
 
 def do(store: ZooKeeperStore, op: Any, timeout: float = PATIENCE) -> Outcome:

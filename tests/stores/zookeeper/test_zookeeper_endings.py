@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from kazoo.exceptions import ConnectionLoss
 
-from leasehold.core.ops import (
+from lessor.core.ops import (
     Acquire,
     Granted,
     Held,
@@ -21,15 +21,15 @@ from leasehold.core.ops import (
     Revoke,
     Unknown,
 )
-from leasehold.errors import ConfigError
-from leasehold.stores.zookeeper import family
-from leasehold.testing.conformance.base import PATIENCE, new_id, ns, take, taken, until
+from lessor.errors import ConfigError
+from lessor.stores.zookeeper import family
+from lessor.testing.conformance.base import PATIENCE, new_id, ns, take, taken, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leasehold.core.ops import Op, Outcome
-    from leasehold.stores.zookeeper import ZooKeeperStore
+    from lessor.core.ops import Op, Outcome
+    from lessor.stores.zookeeper import ZooKeeperStore
     from tests.stores.zookeeper.tree import Tree
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold.testing.conformance.base import until
+from lessor.testing.conformance.base import until
 from tests.servers.tunnel import Tunnel
 from tests.servers.zookeeper import Ensemble, ZooKeeperServer, ensemble, ensemble_with_island
 from tests.stores.contest import PATIENCE, Contest

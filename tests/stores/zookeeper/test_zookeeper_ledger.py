@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from leasehold.core.ops import Loss
-from leasehold.stores.zookeeper.ledger import Holding, Ledger
+from lessor.core.ops import Loss
+from lessor.stores.zookeeper.ledger import Holding, Ledger
 
 
 def holding(expiry_ns: int) -> Holding:

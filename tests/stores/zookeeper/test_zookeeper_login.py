@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold import Client
-from leasehold.errors import ConfigError
+from lessor import Client
+from lessor.errors import ConfigError
 from tests.needs import not_here
 from tests.servers import free_port
 from tests.servers.zookeeper import ZooKeeperServer

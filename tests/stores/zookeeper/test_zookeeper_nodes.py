@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING
 import pytest
 from kazoo.client import KazooClient
 
-from leasehold import Client, LeaseHeld
-from leasehold.core.lease import TOKEN_LIMIT
-from leasehold.core.ops import Acquire, Granted, Held, Lost, NotHeld, Release, Released, Renew, Renewed, Revoke, Unknown
-from leasehold.errors import ConfigError
-from leasehold.runtime.clock import SYSTEM
-from leasehold.stores.registry import open_store
-from leasehold.stores.zookeeper.layout import decode, encode
-from leasehold.testing.conformance.base import PATIENCE, new_id, ns, take, taken, until
-from leasehold.testing.conformance.naming import ODD
+from lessor import Client, LeaseHeld
+from lessor.core.lease import TOKEN_LIMIT
+from lessor.core.ops import Acquire, Granted, Held, Lost, NotHeld, Release, Released, Renew, Renewed, Revoke, Unknown
+from lessor.errors import ConfigError
+from lessor.runtime.clock import SYSTEM
+from lessor.stores.registry import open_store
+from lessor.stores.zookeeper.layout import decode, encode
+from lessor.testing.conformance.base import PATIENCE, new_id, ns, take, taken, until
+from lessor.testing.conformance.naming import ODD
 from tests.servers.zookeeper import ZooKeeperServer, zookeeper_server
 from tests.stores.zookeeper.tree import LASTING, Tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leasehold.stores.zookeeper import ZooKeeperStore
+    from lessor.stores.zookeeper import ZooKeeperStore
 
 
 @pytest.mark.parametrize("name", [*ODD, "\ue000", "\uffff", "a\u2028b", "%", "100%/a"])
@@ -98,7 +98,7 @@ def test_a_queue_whose_waiters_are_dead_is_deleted_by_the_servers() -> None:
         assert isinstance(take(other, "job", 30, queue=True), Held)
         client = KazooClient(server.address)
         client.start()
-        tree = Tree(client, "/leasehold/default")
+        tree = Tree(client, "/lessor/default")
         assert len(tree.paths("/queue")) == 3
         other.close()
         until(lambda: tree.paths("/queue") == {"/queue"}, "no queue")

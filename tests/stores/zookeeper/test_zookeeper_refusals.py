@@ -9,18 +9,18 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.security import make_acl
 
-from leasehold.core.ops import Acquire, Granted, Release, Revoke, Unknown
-from leasehold.errors import ConfigError, StoreUnavailable
-from leasehold.runtime.clock import SYSTEM
-from leasehold.stores.registry import open_store
-from leasehold.testing.conformance.base import PATIENCE, new_id, ns, take, taken, until
+from lessor.core.ops import Acquire, Granted, Release, Revoke, Unknown
+from lessor.errors import ConfigError, StoreUnavailable
+from lessor.runtime.clock import SYSTEM
+from lessor.stores.registry import open_store
+from lessor.testing.conformance.base import PATIENCE, new_id, ns, take, taken, until
 from tests.servers.zookeeper import ZooKeeperServer, zookeeper_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from leasehold.core.ops import Op
-    from leasehold.stores.zookeeper import ZooKeeperStore
+    from lessor.core.ops import Op
+    from lessor.stores.zookeeper import ZooKeeperStore
     from tests.stores.zookeeper.tree import Tree
 
 SOON = 3.0
@@ -85,9 +85,9 @@ def test_a_quota_that_is_used_up_is_told_at_once(rationed: ZooKeeperServer) -> N
     taken(store, "warm", 30)
     admin = KazooClient(rationed.address)
     admin.start()
-    limits = "/zookeeper/quota/leasehold/default/zookeeper_limits"
+    limits = "/zookeeper/quota/lessor/default/zookeeper_limits"
     admin.create(limits, b"count=-1,bytes=-1=;byteHardLimit=-1;countHardLimit=1", makepath=True)
-    admin.create("/zookeeper/quota/leasehold/default/zookeeper_stats", b"count=0,bytes=0")
+    admin.create("/zookeeper/quota/lessor/default/zookeeper_stats", b"count=0,bytes=0")
     before = rationed.count("zk_packets_received")
     [outcome] = store.apply([Acquire("job", new_id(), "me", ns(30))], timeout=SOON)
     assert isinstance(outcome, Unknown)

@@ -5,18 +5,18 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
-from leasehold.core.ops import Held, Renew, Renewed, Unknown
-from leasehold.stores.zookeeper import acquiring
-from leasehold.stores.zookeeper.desk import IDLE_NS
-from leasehold.stores.zookeeper.session import Session
-from leasehold.testing.conformance.base import PATIENCE, new_id, ns, take, taken, until
+from lessor.core.ops import Held, Renew, Renewed, Unknown
+from lessor.stores.zookeeper import acquiring
+from lessor.stores.zookeeper.desk import IDLE_NS
+from lessor.stores.zookeeper.session import Session
+from lessor.testing.conformance.base import PATIENCE, new_id, ns, take, taken, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import pytest
 
-    from leasehold.stores.zookeeper import ZooKeeperStore
+    from lessor.stores.zookeeper import ZooKeeperStore
 
 TTL = 30.0
 A_MOMENT = 0.5

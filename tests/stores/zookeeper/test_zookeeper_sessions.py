@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING
 import pytest
 from kazoo.client import KazooClient
 
-from leasehold import Client
-from leasehold.core.holder import State
-from leasehold.core.ops import Acquire, Granted, Held, Release, Unknown
-from leasehold.errors import ConfigError, StoreUnavailable
-from leasehold.runtime.clock import SYSTEM
-from leasehold.stores.registry import open_store
-from leasehold.testing.conformance.base import PATIENCE, Thread, new_id, ns, pass_time, take, taken, until
+from lessor import Client
+from lessor.core.holder import State
+from lessor.core.ops import Acquire, Granted, Held, Release, Unknown
+from lessor.errors import ConfigError, StoreUnavailable
+from lessor.runtime.clock import SYSTEM
+from lessor.stores.registry import open_store
+from lessor.testing.conformance.base import PATIENCE, Thread, new_id, ns, pass_time, take, taken, until
 from tests.servers import free_port
 from tests.servers.zookeeper import ZooKeeperServer, zookeeper_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from leasehold.core.ops import Outcome
-    from leasehold.stores.zookeeper import ZooKeeperStore
+    from lessor.core.ops import Outcome
+    from lessor.stores.zookeeper import ZooKeeperStore
     from tests.stores.zookeeper.tree import Tree
 
 TICK_MS = 400

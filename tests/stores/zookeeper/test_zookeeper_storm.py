@@ -6,14 +6,14 @@ import random
 import threading
 from typing import TYPE_CHECKING
 
-from leasehold.core.ops import Acquire, Granted, Held, Lost, Release, Renew, Renewed, Unknown
-from leasehold.testing.conformance.base import PATIENCE, Thread, new_id, ns, take, until
+from lessor.core.ops import Acquire, Granted, Held, Lost, Release, Renew, Renewed, Unknown
+from lessor.testing.conformance.base import PATIENCE, Thread, new_id, ns, take, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leasehold.core.ops import Op, Outcome
-    from leasehold.stores.zookeeper import ZooKeeperStore
+    from lessor.core.ops import Op, Outcome
+    from lessor.stores.zookeeper import ZooKeeperStore
     from tests.stores.zookeeper.tree import Tree
 
 TTL = 30

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leasehold.core.lease import encode_metadata
-from leasehold.core.ops import Acquire, Granted, Held, Release, Released, Unknown
-from leasehold.stores.zookeeper.connection import Connection
-from leasehold.stores.zookeeper.steps import MOST_GRANTS
-from leasehold.testing.conformance.base import PATIENCE, Thread, new_id, ns, take, taken, until
+from lessor.core.lease import encode_metadata
+from lessor.core.ops import Acquire, Granted, Held, Release, Released, Unknown
+from lessor.stores.zookeeper.connection import Connection
+from lessor.stores.zookeeper.steps import MOST_GRANTS
+from lessor.testing.conformance.base import PATIENCE, Thread, new_id, ns, take, taken, until
 from tests.stores.interrupting import interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from leasehold.stores.zookeeper import ZooKeeperStore
+    from lessor.stores.zookeeper import ZooKeeperStore
     from tests.servers.zookeeper import ZooKeeperServer
     from tests.stores.zookeeper.tree import Tree
 

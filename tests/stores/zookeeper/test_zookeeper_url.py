@@ -10,12 +10,12 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
-from leasehold import Client
-from leasehold.errors import ConfigError, StoreUnavailable
-from leasehold.runtime.clock import SYSTEM
-from leasehold.stores.base import StoreURL
-from leasehold.stores.registry import open_store
-from leasehold.stores.zookeeper.address import ZooKeeperAddress
+from lessor import Client
+from lessor.errors import ConfigError, StoreUnavailable
+from lessor.runtime.clock import SYSTEM
+from lessor.stores.base import StoreURL
+from lessor.stores.registry import open_store
+from lessor.stores.zookeeper.address import ZooKeeperAddress
 from tests.servers import free_port
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def test_servers_chroot_and_namespace() -> None:
     assert found.nodes == [("a", 2181), ("b", 2182), ("::1", 2183)]
     assert (found.chroot, found.namespace) == ("/x/y", "n")
     assert address("zookeeper://").nodes == [("localhost", 2181)]
-    assert address("zookeeper://").chroot == "/leasehold"
+    assert address("zookeeper://").chroot == "/lessor"
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_the_nodes_of_a_user_are_its_own_and_its_password_is_never_shown(
     zookeeper: ZooKeeperServer, namespace: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    logging.getLogger("leasehold").setLevel(logging.DEBUG)
+    logging.getLogger("lessor").setLevel(logging.DEBUG)
     url = f"zookeeper://me:geheim%40@{zookeeper.address}/mine?namespace={namespace}"
     with Client(url) as client, client.acquire("job", ttl=20):
         assert "geheim" not in client.url

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from kazoo.client import KazooClient
 
-from leasehold import Client
-from leasehold.stores.zookeeper import events, subscription
-from leasehold.testing.conformance.base import PATIENCE, Thread, taken, until
+from lessor import Client
+from lessor.stores.zookeeper import events, subscription
+from lessor.testing.conformance.base import PATIENCE, Thread, taken, until
 from tests.stores.interrupting import interrupted_everywhere
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from leasehold.stores.zookeeper import ZooKeeperStore
+    from lessor.stores.zookeeper import ZooKeeperStore
     from tests.servers.zookeeper import ZooKeeperServer
     from tests.stores.zookeeper.tree import Tree
 
@@ -141,6 +141,6 @@ def test_an_interrupt_at_whatever_line_hides_no_event(opened: Callable[[], ZooKe
 
 
 def _events(store: ZooKeeperStore) -> object:
-    from leasehold.stores.zookeeper.wire import GetChildren
+    from lessor.stores.zookeeper.wire import GetChildren
 
     return GetChildren(store._desk.layout.events, None)

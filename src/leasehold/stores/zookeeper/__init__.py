@@ -1,5 +1,0 @@
-"""Leases on a ZooKeeper ensemble."""
-
-from leasehold.stores.zookeeper.store import ZooKeeperStore
-
-__all__ = ["ZooKeeperStore"]

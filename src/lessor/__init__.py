@@ -1,0 +1,117 @@
+"""Leases: exclusive ownership of a named resource, for a limited time, with a fencing token.
+
+A lease can't stop work that ignores it: call ``lease.check()`` where it matters, and guard writes with ``lease.token``.
+
+    from lessor import Client
+
+    with Client() as leases, leases.acquire("reports/nightly", ttl=30) as lease:
+        ...
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lessor.client.lease import Lease
+from lessor.client.options import Options
+from lessor.client.sync import Client, Grant, Place
+from lessor.core.holder import State
+from lessor.core.lease import Contender, Record
+from lessor.core.ops import Event, EventKind, Loss
+from lessor.core.timing import Renewal, Timing
+from lessor.errors import (
+    ConfigError,
+    Draining,
+    Fenced,
+    InvalidResource,
+    LeaseHeld,
+    LeaseLost,
+    LessorError,
+    QueueFull,
+    StillWorking,
+    StoreUnavailable,
+    WouldDeadlock,
+)
+from lessor.patterns.semaphore import AsyncSemaphore, Semaphore
+from lessor.patterns.session import AsyncSession, Session
+from lessor.patterns.several import AsyncBundle, Bundle
+
+if TYPE_CHECKING:
+    from lessor.client.aio import AsyncClient, AsyncGrant, AsyncPlace
+    from lessor.client.lease_async import AsyncLease
+    from lessor.patterns.campaign import Term
+    from lessor.patterns.campaign_async import AsyncTerm
+    from lessor.patterns.election import Leader
+    from lessor.patterns.sigterm import drain_on_sigterm
+    from lessor.patterns.singleton import SKIPPED, Skipped, current_lease
+
+__version__ = "0.1.0.dev0"
+
+__all__ = [
+    "SKIPPED",
+    "AsyncBundle",
+    "AsyncClient",
+    "AsyncGrant",
+    "AsyncLease",
+    "AsyncPlace",
+    "AsyncSemaphore",
+    "AsyncSession",
+    "AsyncTerm",
+    "Bundle",
+    "Client",
+    "ConfigError",
+    "Contender",
+    "Draining",
+    "Event",
+    "EventKind",
+    "Fenced",
+    "Grant",
+    "InvalidResource",
+    "Leader",
+    "Lease",
+    "LeaseHeld",
+    "LeaseLost",
+    "LessorError",
+    "Loss",
+    "Options",
+    "Place",
+    "QueueFull",
+    "Record",
+    "Renewal",
+    "Semaphore",
+    "Session",
+    "Skipped",
+    "State",
+    "StillWorking",
+    "StoreUnavailable",
+    "Term",
+    "Timing",
+    "WouldDeadlock",
+    "current_lease",
+    "drain_on_sigterm",
+]
+
+
+# asyncio takes as long to import as all the rest together, so the async face comes when it is asked for; and so do the
+# patterns, since most programs use one of them at most.
+_LATER = {
+    "AsyncClient": "lessor.client.aio",
+    "AsyncGrant": "lessor.client.aio",
+    "AsyncLease": "lessor.client.lease_async",
+    "AsyncPlace": "lessor.client.aio",
+    "AsyncTerm": "lessor.patterns.campaign_async",
+    "Leader": "lessor.patterns.election",
+    "SKIPPED": "lessor.patterns.singleton",
+    "Skipped": "lessor.patterns.singleton",
+    "Term": "lessor.patterns.campaign",
+    "current_lease": "lessor.patterns.singleton",
+    "drain_on_sigterm": "lessor.patterns.sigterm",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name in _LATER:
+        from importlib import import_module  # noqa: PLC0415
+
+        return getattr(import_module(_LATER[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,37 @@
+"""Exit codes. ``lessor run`` ends with COMMAND's own code, so these can't be told from a COMMAND that uses them too."""
+
+from __future__ import annotations
+
+from typing import Final
+
+NOTHING: Final = 1
+"""``show`` and ``revoke``: nobody holds it. ``sim``: an invariant was broken."""
+USAGE: Final = 64
+UNAVAILABLE: Final = 69
+"""The store can't be reached, or didn't answer in time."""
+INTERNAL: Final = 70
+NOT_ACQUIRED: Final = 75
+CONFIG: Final = 78
+LOST: Final = 79
+"""The lease was lost, and COMMAND was stopped because of it."""
+NOT_EXECUTABLE: Final = 126
+NOT_FOUND: Final = 127
+SIGNAL: Final = 128
+"""Plus the signal's number."""
+
+RUN_EPILOG: Final = """\
+exit code:
+  COMMAND's own, or 128+n when signal n ended it; else
+  64  the command line can't be understood
+  69  the store can't be reached or doesn't answer
+  70  something went wrong inside lessor
+  75  the lease was not acquired within --wait
+  78  a setting or the store's URL can't work
+  79  the lease was lost, and COMMAND was stopped because of it
+  126 COMMAND can't be executed          127 COMMAND is not found
+
+When the lease is lost, COMMAND's process group is ended, and what else descends from COMMAND then. A daemon that has
+detached itself goes on: guard what it writes with LESSOR_TOKEN. When COMMAND ends, whatever is left of its group
+is ended too, and then the lease is released. Ctrl-Z also stops the renewals: continue before the lease runs out, or
+COMMAND is ended. If lessor itself is killed, COMMAND is ended at once; --on-lost warn doesn't change that.
+"""

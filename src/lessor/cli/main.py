@@ -1,0 +1,152 @@
+"""The entry point: finds the subcommand, and turns whatever goes wrong into one line and an exit code."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from lessor.cli import codes
+from lessor.cli.parser import UsageError, make_parser, split
+from lessor.cli.screen import plain
+from lessor.errors import ConfigError, InvalidResource, LeaseHeld, LeaseLost, LessorError, StoreUnavailable
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    _prepare_output()
+    try:
+        code = _dispatch(list(sys.argv[1:] if argv is None else argv))
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        if sys.stderr.isatty():
+            sys.stderr.write("\n")  # after the terminal's ^C
+        return codes.SIGNAL + 2
+    except BrokenPipeError:
+        # Whoever read us has seen enough. Python would complain when it flushes at the end, so give it nothing to flush.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return codes.SIGNAL + 13
+    except UsageError as error:
+        return _complain(error.text, error.hint, codes.USAGE)
+    except LessorError as error:
+        return _explain(error)
+    except Exception as error:
+        if os.environ.get("LESSOR_DEBUG"):
+            raise
+        what = f"internal error: {type(error).__name__}: {error}"
+        return _complain(what, "LESSOR_DEBUG=1 shows where; please report it", codes.INTERNAL)
+    return code
+
+
+def _dispatch(argv: list[str]) -> int:
+    head, command = split(argv)
+    args, unknown = make_parser().parse_known_args(head)
+    if unknown:
+        where = "; what to run goes after --" if args.noun == "run" and command is None else ""
+        raise UsageError(f"lessor {args.noun}", f"too much: {' '.join(unknown)}{where}")
+    # Each is imported when it is asked for: completion calls `ls` at every key, and should not wait for the others.
+    match args.noun:
+        case "run":
+            from lessor.cli import run  # noqa: PLC0415
+
+            return run.run(args, _checked(command))
+        case "node":
+            from lessor.cli import node  # noqa: PLC0415
+
+            return node.node(args)
+        case "cluster":
+            from lessor.cli import cluster  # noqa: PLC0415
+
+            return cluster.start(args) if args.what == "start" else cluster.status(args)
+        case "stores":
+            from lessor.cli import stores  # noqa: PLC0415
+
+            return stores.stores(args)
+        case "migrate":
+            from lessor.cli import migrate  # noqa: PLC0415
+
+            return migrate.migrate(args)
+        case "completion":
+            from lessor.cli import completion  # noqa: PLC0415
+
+            return completion.completion(args)
+        case "sim":
+            from lessor.cli import sim  # noqa: PLC0415
+
+            return sim.sim(args)
+        case "demo":
+            from importlib import import_module  # noqa: PLC0415
+
+            return int(import_module("lessor.cli.demo").run())
+        case _:
+            return _look(args)
+
+
+def _look(args: argparse.Namespace) -> int:
+    from lessor.cli import revoke, show, watch  # noqa: PLC0415
+
+    nouns = {
+        "ls": show.ls,
+        "show": show.show,
+        "contenders": show.contenders,
+        "watch": watch.watch,
+        "revoke": revoke.revoke,
+    }
+    return nouns[args.noun](args)
+
+
+def _checked(command: list[str] | None) -> list[str]:
+    if not command:
+        raise UsageError("lessor run", "what to run is missing: put it after --, as in: lessor run x -- make")
+    return command
+
+
+def _explain(error: LessorError) -> int:
+    match error:
+        case InvalidResource():
+            return _complain(str(error), "give another name", codes.USAGE)
+        case ConfigError():
+            return _complain(str(error), "", codes.CONFIG)
+        case StoreUnavailable():
+            return _complain(str(error), "check the store, or name another with --url or LESSOR_URL", codes.UNAVAILABLE)
+        case LeaseHeld():
+            return _complain(str(error), "wait longer with --wait, or ask: lessor show", codes.NOT_ACQUIRED)
+        case LeaseLost():
+            return _complain(str(error), "", codes.LOST)
+        case _:
+            return _complain(str(error), "", codes.INTERNAL)
+
+
+def _complain(what: str, hint: str, code: int) -> int:
+    text = f"lessor: {what} ({hint})" if hint else f"lessor: {what}"
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.write(plain(text) + "\n")
+        sys.stderr.flush()
+    return code
+
+
+def _prepare_output() -> None:
+    """Make sure that no name can break the output, and that what the library logs is one line without a traceback."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # closed, as with >&-
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - for as long as we live
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    log = logging.getLogger("lessor")
+    if not log.handlers:
+        log.addHandler(_OneLine())
+        log.propagate = False
+
+
+class _OneLine(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        reason = f": {type(error).__name__}: {error}" if error is not None else ""
+        _complain(record.getMessage() + reason, "", 0)

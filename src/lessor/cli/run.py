@@ -1,0 +1,127 @@
+"""``lessor run``: a command that runs only while a lease is held. It can't reach what detaches itself."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from lessor.cli import codes
+from lessor.cli.command import Command
+from lessor.cli.foreground import Foreground
+from lessor.cli.guardian import Guardian
+from lessor.cli.report import Report
+from lessor.cli.signals import Bell, Interrupted, WhileWaiting
+from lessor.cli.supervisor import Supervisor
+from lessor.client.sync import Client
+from lessor.core.clock import SECOND
+from lessor.core.lease import check_resource
+from lessor.errors import LeaseHeld, LessorError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from lessor.client.lease import Lease
+
+
+def run(args: argparse.Namespace, words: list[str]) -> int:
+    """Wait for the lease, run COMMAND, release; return the exit code."""
+    check_resource(args.resource)
+    report = Report(args.resource, as_json=args.json)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Both processes are forked before there is a thread or an open store: forking later would copy locks and connections.
+    command = Command(words)
+    guardian = Guardian(command.pid, gentle=args.on_lost != "kill", enforce=args.on_lost != "warn")
+    try:
+        with Client(args.url, holder=args.holder) as client:
+            with WhileWaiting() as waiting:
+                lease = _acquire(client, args, report)
+            report.acquired(lease.token, lease.holder)
+            try:
+                return _hold(client, lease, command, guardian, report=report, args=args, waiting=waiting)
+            finally:
+                command.dismiss()  # before the lease goes, whatever went wrong
+                _release(lease, report)
+    except Interrupted as interrupted:
+        return codes.SIGNAL + interrupted.signum
+    finally:
+        command.dismiss()
+        guardian.dismiss()
+
+
+def _acquire(client: Client, args: argparse.Namespace, report: Report) -> Lease:
+    wait = 0.0 if args.no_wait else args.wait
+    try:
+        return client.acquire(args.resource, args.ttl, 0, hold_at_least=args.hold_at_least)
+    except LeaseHeld as held:
+        if wait == 0:
+            raise
+        report.waiting(held)
+    return client.acquire(args.resource, args.ttl, wait, hold_at_least=args.hold_at_least)
+
+
+def _hold(
+    client: Client,
+    lease: Lease,
+    command: Command,
+    guardian: Guardian,
+    *,
+    report: Report,
+    args: argparse.Namespace,
+    waiting: WhileWaiting,
+) -> int:
+    """Run COMMAND under the lease."""
+    bell = Bell()
+    if waiting.signum is not None:  # it came too late to end the waiting, and must not be lost
+        raise Interrupted(waiting.signum)
+    foreground = Foreground(command.pid)
+    supervisor = Supervisor(
+        lease,
+        command,
+        guardian,
+        foreground=foreground,
+        bell=bell,
+        report=report,
+        grace=args.grace,
+        on_lost=args.on_lost,
+        drain=args.drain,
+    )
+    lease.check()
+    foreground.give_if_interactive()
+    failure = command.start(
+        {
+            "LESSOR_RESOURCE": lease.resource,
+            "LESSOR_TOKEN": str(lease.token),
+            "LESSOR_HOLDER": lease.holder,
+            "LESSOR_URL": _url_for_command(client, args.url),
+        }
+    )
+    if failure is not None:
+        foreground.take_back()
+        return _cant_execute(command.words[0], failure, report)
+    report.started(command.pid)
+    return supervisor.run()
+
+
+def _url_for_command(client: Client, given: str | None) -> str:
+    """Return how COMMAND opens the same store: a client's own URL has no password, so one that has is handed on."""
+    given = given or os.environ.get("LESSOR_URL") or ""
+    _, separator, rest = given.partition("://")
+    return given if separator and "@" in rest.partition("/")[0] else client.url
+
+
+def _cant_execute(name: str, failure: OSError, report: Report) -> int:
+    if isinstance(failure, (FileNotFoundError, NotADirectoryError)):
+        report.warn(f"{name}: not found: check the name and PATH")
+        return codes.NOT_FOUND
+    report.warn(f"{name} can't be executed: {failure.strerror}: check its permissions and format")
+    return codes.NOT_EXECUTABLE
+
+
+def _release(lease: Lease, report: Report) -> None:
+    try:
+        if lease.release():
+            report.released()
+    except LessorError as error:
+        report.not_released(error, lease.timing.ttl_ns / SECOND)

@@ -1,0 +1,145 @@
+"""``lessor ls``, ``show`` and ``contenders``: who holds what, and who waits. It was so when the store answered."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from lessor.cli.codes import NOTHING
+from lessor.cli.durations import shown
+from lessor.cli.screen import Cell, Screen, clock_time, plain, stamp
+from lessor.client.sync import Client
+from lessor.runtime.clock import SYSTEM
+
+if TYPE_CHECKING:
+    import argparse
+
+    from lessor.core.lease import Contender, Record
+
+
+def ls(args: argparse.Namespace) -> int:
+    """List the leases under a prefix."""
+    with Client(args.url) as client:
+        records = client.list(args.prefix)
+    screen = Screen()
+    if args.names:
+        for record in records:
+            screen.line(record.resource)
+    elif args.json:
+        screen.line(json.dumps([as_json(record) for record in records], indent=2, ensure_ascii=False))
+    elif records or not screen.terminal:
+        now = SYSTEM.wall_us()
+        head = ("RESOURCE", "HOLDER", "TOKEN", "ENDS IN", "TTL", "HELD FOR", "WAITING", "NOTE")
+        screen.table(head, [_row(record, now) for record in records])
+    else:
+        screen.line(screen.paint("nothing is held here", "dim"))
+    return 0
+
+
+def show(args: argparse.Namespace) -> int:
+    """Show one lease, and who waits for it."""
+    with Client(args.url) as client:
+        record = client.get(args.resource)
+    screen = Screen()
+    if args.json:
+        found = {"resource": args.resource, "held": False} if record is None else {**as_json(record), "held": True}
+        screen.line(json.dumps(found, indent=2, ensure_ascii=False))
+    elif record is None:
+        screen.line(f"{plain(args.resource)} is {screen.paint('free', 'green')}")
+    else:
+        _print(screen, record)
+    return NOTHING if record is None else 0
+
+
+def contenders(args: argparse.Namespace) -> int:
+    """Show who waits for a resource."""
+    with Client(args.url) as client:
+        waiters = client.contenders(args.resource)
+    screen = Screen()
+    if args.json:
+        screen.line(json.dumps([_waiter_as_json(waiter) for waiter in waiters], indent=2, ensure_ascii=False))
+    elif waiters or not screen.terminal:
+        now = SYSTEM.wall_us()
+        screen.table(
+            ("TURN", "HOLDER", "PRIORITY", "WAITING FOR"),
+            [
+                [
+                    Cell(turn, right=True),
+                    Cell(waiter.holder, "cyan"),
+                    Cell(waiter.priority, "dim", right=True),
+                    Cell(shown(max(0, now - waiter.since_us) / 1e6), right=True),
+                ]
+                for turn, waiter in enumerate(waiters, 1)
+            ],
+        )
+    else:
+        screen.line(screen.paint(f"nobody waits for {plain(args.resource)}", "dim"))
+    return 0
+
+
+def _waiter_as_json(waiter: Contender) -> dict[str, Any]:
+    return {"holder": waiter.holder, "since": stamp(waiter.since_us), "priority": waiter.priority}
+
+
+def as_json(record: Record) -> dict[str, Any]:
+    """Return the record as JSON has it: durations in seconds, times in UTC."""
+    return {
+        "resource": record.resource,
+        "holder": record.holder,
+        "token": record.token,
+        "ttl": record.ttl,
+        "remaining": record.remaining,
+        "granted": stamp(record.granted_us),
+        "renewed": stamp(record.renewed_us),
+        "renewals": record.renewals,
+        "metadata": dict(record.metadata),
+        "parent": record.parent and {"resource": record.parent[0], "token": record.parent[1]},
+        "revoked": record.revoked,
+        "reserved_for": record.reserved_for,
+        "queue": [_waiter_as_json(waiter) for waiter in record.queue],
+    }
+
+
+def _note(record: Record) -> str:
+    if record.revoked:
+        return "revoked"
+    return f"reserved for {record.reserved_for}" if record.reserved_for else ""
+
+
+def _row(record: Record, now_us: int) -> list[Cell]:
+    return [
+        Cell(record.resource, "cyan"),
+        Cell(record.holder),
+        Cell(record.token, "dim"),
+        Cell(shown(record.remaining), "yellow" if record.revoked else "green", right=True),
+        Cell(shown(record.ttl), right=True),
+        Cell(shown(max(0, now_us - record.granted_us) / 1e6), right=True),
+        Cell(len(record.queue), *(["magenta"] if record.queue else ["dim"]), right=True),
+        Cell(_note(record), "yellow"),
+    ]
+
+
+def _print(screen: Screen, record: Record) -> None:
+    now = SYSTEM.wall_us()
+    fields = [
+        ("resource", screen.paint(plain(record.resource), "cyan", "bold")),
+        ("holder", plain(record.holder)),
+        ("token", str(record.token)),
+        ("ends in", screen.paint(f"{shown(record.remaining)} unless renewed", "green")),
+        ("ttl", shown(record.ttl)),
+        ("granted", f"{clock_time(record.granted_us)} ({shown(max(0, now - record.granted_us) / 1e6)} ago)"),
+        ("renewals", f"{record.renewals}"),
+    ]
+    if record.revoked:
+        fields[3] = ("ends in", screen.paint(f"{shown(record.remaining)}: revoked, not renewed any more", "yellow"))
+    if record.parent:
+        fields.append(("parent", f"{plain(record.parent[0])} (token {record.parent[1]})"))
+    if record.reserved_for:
+        fields.append(("reserved", f"for {plain(record.reserved_for)}"))
+    fields += [(f"metadata {plain(key)}", plain(value)) for key, value in sorted(record.metadata.items())]
+    for place, waiter in enumerate(record.queue, 1):
+        since = shown(max(0, now - waiter.since_us) / 1e6)
+        fields.append((f"waiting {place}", f"{plain(waiter.holder)} (for {since})"))
+    columns = max(len(name) for name, _ in fields)
+    for name, value in fields:
+        screen.line(f"{screen.paint(name.ljust(columns), 'dim')}  {value}" if screen.terminal else f"{name}\t{value}")

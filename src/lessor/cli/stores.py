@@ -1,0 +1,100 @@
+"""``lessor stores``: what each store guarantees and, as plainly, what it doesn't."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from typing import TYPE_CHECKING, Final
+
+from lessor.cli.durations import shown
+from lessor.cli.screen import Cell, Screen, pad
+from lessor.stores.base import Capability
+from lessor.stores.registry import guarantees
+
+if TYPE_CHECKING:
+    import argparse
+
+    from lessor.stores.base import Guarantees
+
+NARROWEST: Final = 26
+"""Columns that a store's text needs to be readable; where they don't all fit, there are several tables."""
+
+
+def stores(args: argparse.Namespace) -> int:
+    """Print the table of guarantees."""
+    known = guarantees()
+    screen = Screen()
+    if args.json:
+        screen.line(json.dumps([_as_json(store) for store in known], indent=2, ensure_ascii=False))
+    elif screen.terminal:
+        _print(screen, known)
+    else:
+        for store in known:
+            for name, value in _fields(store):
+                screen.line(f"{store.store}\t{name}\t{value}")
+    return 0
+
+
+def _names(capabilities: Capability) -> list[str]:
+    return [str(one.name).lower().replace("_", "-") for one in Capability if one and one in capabilities]
+
+
+def _as_json(store: Guarantees) -> dict[str, object]:
+    return {
+        "store": store.store,
+        "clock": store.clock,
+        "drift": store.drift,
+        "tokens": store.tokens,
+        "failover": store.failover,
+        "waiting_order": store.waiting_order,
+        "platforms": store.platforms,
+        "capabilities": _names(store.capabilities),
+        "not_promised": store.not_promised,
+        "min_ttl": store.min_ttl_ns / 1e9,
+        "max_ttl": store.max_ttl_ns / 1e9,
+        "max_ttl_by": store.max_ttl_by,
+        "max_batch": store.max_batch,
+        "max_metadata": store.max_metadata,
+    }
+
+
+def _fields(store: Guarantees) -> list[tuple[str, str]]:
+    return [
+        ("not promised", store.not_promised),
+        ("expiry's clock", store.clock),
+        ("drift bound", f"{store.drift:.1%}"),
+        ("tokens", store.tokens),
+        ("failover", store.failover),
+        ("waiting order", store.waiting_order),
+        ("can", ", ".join(_names(store.capabilities)) or "nothing special"),
+        ("platforms", store.platforms),
+        ("ttl", ", ".join(filter(None, (_ttls(store), store.max_ttl_by)))),
+        ("batch", f"{store.max_batch} operations"),
+        ("metadata", f"{store.max_metadata} bytes"),
+    ]
+
+
+def _ttls(store: Guarantees) -> str:
+    return f"{shown(store.min_ttl_ns / 1e9)} to {shown(store.max_ttl_ns / 1e9)}"
+
+
+def _print(screen: Screen, known: list[Guarantees]) -> None:
+    left = max(len(name) for name, _ in _fields(known[0]))
+    fits = max(1, (screen.columns - left) // (NARROWEST + 2))
+    for start in range(0, len(known), fits):
+        chosen = known[start : start + fits]
+        wide = min(52, max(NARROWEST, (screen.columns - left) // len(chosen) - 2))
+        if start:
+            screen.line()
+        titles = "  ".join(screen.paint(pad(f"{store.store}://", wide), "bold", "cyan") for store in chosen)
+        screen.line(f"{' ' * left}  {titles}".rstrip())
+        for rows in zip(*(_fields(store) for store in chosen), strict=True):
+            _print_row(screen, rows[0][0], [textwrap.wrap(value, wide) for _, value in rows], left, wide)
+
+
+def _print_row(screen: Screen, name: str, columns: list[list[str]], left: int, wide: int) -> None:
+    styles = ("yellow",) if name == "not promised" else ()
+    for at in range(max(len(lines) for lines in columns)):
+        texts = [Cell(lines[at] if at < len(lines) else "").text for lines in columns]
+        title = screen.paint(pad(name if at == 0 else "", left), "bold")
+        screen.line(f"{title}  {'  '.join(screen.paint(pad(text, wide), *styles) for text in texts)}".rstrip())

@@ -1,0 +1,69 @@
+"""``lessor watch``: what happens to leases, as it happens. It tells that a lease ended, not what its holder does."""
+
+from __future__ import annotations
+
+import json
+import select
+import sys
+from typing import TYPE_CHECKING, Final
+
+from lessor.cli.screen import Screen, clock_time, pad, plain, stamp
+from lessor.client.sync import Client
+from lessor.core.ops import EventKind
+
+if TYPE_CHECKING:
+    import argparse
+
+    from lessor.core.ops import Event
+
+LOOK: Final = 0.5
+"""Seconds between two looks at whether anybody still reads what we print."""
+STYLE: Final = {
+    EventKind.GRANTED: "green",
+    EventKind.RELEASED: "blue",
+    EventKind.REVOKED: "yellow",
+    EventKind.EXPIRED: "red",
+}
+
+
+def watch(args: argparse.Namespace) -> int:
+    """Print events until interrupted, or until nobody reads them any more."""
+    screen = Screen()
+    with Client(args.url) as client, client.watch(args.prefix) as events:
+        if screen.terminal and not args.json:
+            print(screen.paint("watching; Ctrl-C ends it", "dim"), file=sys.stderr)
+        while not events.ended:
+            events.poll(LOOK)
+            while (event := events.take()) is not None:
+                screen.line(json.dumps(_as_json(event), ensure_ascii=False) if args.json else _line(screen, event))
+            _require_reader()
+    return 0
+
+
+def _as_json(event: Event) -> dict[str, object]:
+    return {
+        "event": str(event.kind),
+        "at": stamp(event.at_us),
+        "resource": event.resource,
+        "token": event.token,
+        "holder": event.holder,
+    }
+
+
+def _line(screen: Screen, event: Event) -> str:
+    kind, resource, holder = str(event.kind), plain(event.resource), plain(event.holder)
+    if not screen.terminal:
+        return "\t".join((stamp(event.at_us), kind, resource, str(event.token), holder))
+    time = screen.paint(clock_time(event.at_us)[11:], "dim")
+    word = screen.paint(kind.ljust(8), STYLE[event.kind])
+    return (
+        f"{time}  {word}  {screen.paint(pad(resource, 24), 'cyan')}  {screen.paint(str(event.token), 'dim')}  {holder}"
+    )
+
+
+def _require_reader() -> None:
+    """Notice a closed pipe also when there is nothing to print: else ``watch | head -1`` would wait for a second event."""
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)
+    if any(happened & (select.POLLERR | select.POLLNVAL) for _, happened in poll.poll(0)):
+        raise BrokenPipeError

@@ -1,0 +1,186 @@
+"""A lease for threads.
+
+A thread can't be stopped from outside: when a lease is lost, ``check()`` raises and callbacks are called, and the
+work has to look. Guard its writes with the token.
+"""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from typing import TYPE_CHECKING
+
+from lessor.client.options import handover
+from lessor.core.holder import Over, State
+from lessor.core.ops import Loss, Lost, Release, Released, Unknown
+from lessor.errors import LeaseLost
+from lessor.patterns import drain
+from lessor.patterns.again import Again
+from lessor.runtime.tenure import Tenure
+from lessor.runtime.under import Under
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+    from typing import Any, Self
+
+    from lessor.client.options import Terms
+    from lessor.core.claim import Take
+    from lessor.core.ops import Acquire
+    from lessor.core.timing import Duration
+    from lessor.patterns.drain import Work
+    from lessor.runtime.engine import Engine
+
+RELEASED = Over(Loss.RELEASED)
+
+
+class Lease(Tenure):
+    """A lease held by this process. Use it in a ``with``, or call ``release()``."""
+
+    @property
+    def lost(self) -> threading.Event:
+        """An event to wait on: set when the lease is lost or released."""
+        self._tick()
+        with self._lock:
+            event: threading.Event = self._lost or threading.Event()
+            self._lost = event
+        if self._belief.state is State.LOST:  # after it can be found there: whoever ends the lease sets it, or we do
+            event.set()
+        return event
+
+    def renew(self) -> None:
+        """Renew now, besides the renewals that happen by themselves. Raises `LeaseLost` if it is lost or will be."""
+        engine = self._engine
+        now = self._now()
+        op = self._renewal(now)
+        if op is None:
+            raise LeaseLost(self.resource, token=self.token, reason=str(self.loss or self._belief.ending))
+        sent = engine.clock.mark()
+        outcome = engine.store.apply([op], timeout=engine.timeout)[0]
+        now = self._now()
+        if self._doubts(outcome, now):
+            outcome, now = engine.keeper.ask_for_riders(self, outcome), self._now()
+        self._answer(outcome, sent, now, 0.0)
+        self.check()
+        if isinstance(outcome, Lost):
+            raise LeaseLost(self.resource, token=self.token, reason=str(outcome.reason))
+        if isinstance(outcome, Unknown):
+            raise outcome.error
+
+    def release(self) -> bool:
+        """Give it back. True if that ended it, False if it was over already.
+
+        When the store doesn't answer, `StoreUnavailable` is raised, and the release is tried again in the background;
+        either way this lease is not ours any more.
+        """
+        return self._give_back(self._now(), raising=True)
+
+    def hand_over(self, to: str, state: bytes = b"", within: Duration = 5.0) -> bool:
+        """End it here, and keep the resource for the holder of that name. True if that ended it, as in ``release()``.
+
+        The successor acquires as anybody does, within that time, and finds the state as ``lease.inherited``; nobody
+        else gets it. If it doesn't come, the queue goes on. A successor that waits already is called at once.
+        """
+        release = handover(self, self._engine.store.guarantees, to, state, within)
+        self.check()
+        return self._give_back(self._now(), raising=True, release=release)
+
+    def work(self) -> Work:
+        """Count the body of a ``with`` as work in flight. Raises `Draining` once ``drain()`` was called, or `LeaseLost`."""
+        return drain.Work(self)
+
+    def drain(
+        self,
+        timeout: Duration | None = None,
+        to: str | Callable[[], Any] | None = None,
+        state: bytes | Callable[[], Any] = b"",
+        within: Duration = 5.0,
+    ) -> bool:
+        """Take no more work, wait for what is in flight, then release; or, with ``to``, hand over. True if that ended it.
+
+        Raises `StillWorking` if the time is over first: the lease is kept then, and this may be called again. The name
+        and the state may be functions, which are called when the work has ended; nobody's name, None, means a release.
+        """
+        return drain.drain(self, timeout, to, state, within)
+
+    def _give_back(self, now: int, *, raising: bool, release: Release | None = None) -> bool:
+        engine = self._engine
+        if release is None:
+            release = self._unanswered or Release(self._op.resource, self._op.lease_id)
+        at_work = not raising and self._is_at_work()
+        try:
+            # Stop believing and renewing first: a late renewal must not follow the release.
+            self._advance(RELEASED, now)
+            if at_work or not self._to_give_back():
+                return False
+            outcome = engine.store.apply([release], timeout=engine.timeout)[0]
+        except BaseException:
+            self._advance(RELEASED, now)
+            engine.forget(self)
+            if not at_work:
+                self._leave_to_disposer(release)
+            raise
+        if isinstance(outcome, Unknown):
+            self._leave_to_disposer(release)
+            if raising:
+                raise outcome.error
+            return False
+        self._released = True
+        return isinstance(outcome, Released)
+
+    def __enter__(self) -> Self:
+        self.check()
+        self._occupy()
+        return self
+
+    def again(self) -> Again[Self]:
+        """Enter it once more: ``with lease.again():``, in any thread. The same lease, with the same token.
+
+        Whoever leaves last gives it back, be it this one or the ``with`` of the lease; ``release()`` ends it for all.
+        """
+        return Again(self)
+
+    def _join(self) -> None:
+        self.check()
+        with self._lock:
+            self._inside += 1
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._leave(exc_type)
+
+    def _leave(self, exc_type: type[BaseException] | None) -> None:
+        now = self._now()
+        self._tick(now)
+        loss = self._belief.loss or (Loss.EXPIRED if now >= self._deadline_ns else None)
+        if self._is_last_out():
+            self._give_back(now, raising=False)
+        if exc_type is None and loss is not None and loss is not Loss.RELEASED:
+            raise LeaseLost(self.resource, token=self.token, reason=str(loss))
+
+    def _wake(self) -> None:
+        if self._lost is not None:
+            self._lost.set()
+
+    def _fork(self) -> None:
+        super()._fork()
+        if self._lost is not None:
+            self._lost._at_fork_reinit()  # a thread that doesn't exist here may have its lock
+            self._lost.set()
+
+    def _call(self, callback: Callable[[Any], object]) -> None:
+        self._engine.callbacks.run(lambda: callback(self))
+
+
+class ChildLease(Under, Lease):
+    """A lease under another one."""
+
+
+def hold(engine: Engine, op: Acquire, terms: Terms, take: Take, sent_ns: int) -> Lease:
+    """Make the lease of what was granted, to this thread, and have it renewed."""
+    timing, _, max_hold_ns, stall_after_ns, _, parent = terms
+    make = Lease if parent is None else partial(ChildLease, parent=parent)
+    lease = make(engine, op, timing, take, sent_ns, threading.current_thread(), max_hold_ns, stall_after_ns)
+    engine.hold(lease)
+    return lease

@@ -1,0 +1,142 @@
+"""Every error that lessor raises.
+
+::
+
+    LessorError
+    ├── LeaseHeld          somebody else has it (who, token, remaining)
+    │   ├── WouldDeadlock      the one that waits has it itself
+    │   └── QueueFull          too many wait for it already
+    ├── LeaseLost          it was ours and is no more (reason)
+    ├── Draining           the lease takes no more work
+    ├── StillWorking       a drain's time is over, and work goes on; also a TimeoutError
+    ├── Fenced             a guard refused a stale token
+    ├── StoreUnavailable   the store can't be asked, or didn't answer in time
+    └── ConfigError        the settings can't work; also a ValueError
+        └── InvalidResource    the name can't be used
+
+They carry fields, not only text, and they can be pickled. None of them ever holds a lease id or a password.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def _revive(cls: type[LessorError], args: tuple[Any, ...], fields: dict[str, Any]) -> LessorError:
+    error = cls.__new__(cls)
+    error.args = args
+    error.__dict__.update(fields)
+    return error
+
+
+class LessorError(Exception):
+    """The root: ``except LessorError`` catches all that this library raises."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The constructors take fields, not the message, so the default way to pickle would fail.
+        return _revive, (type(self), self.args, self.__dict__.copy())
+
+
+class LeaseHeld(LessorError):
+    """The resource has another holder, and it did not become free within the wait."""
+
+    def __init__(
+        self, resource: str, *, holder: str = "", token: int = 0, remaining: float = 0.0, position: int | None = None
+    ) -> None:
+        self.resource = resource
+        self.holder = holder
+        self.token = token
+        self.remaining = remaining
+        self.position = position
+        by = f"held by {holder}" if holder else "about to go to another waiter"
+        super().__init__(f"{resource!r} is {by} (token {token}, free in {remaining:.3g} s unless renewed)")
+
+
+class WouldDeadlock(LeaseHeld):
+    """The thread or task that waits is the one that holds it: it would wait for itself."""
+
+    def __init__(self, resource: str, *, holder: str = "", token: int = 0, remaining: float = 0.0) -> None:
+        super().__init__(resource, holder=holder, token=token, remaining=remaining)
+        text = f"{resource!r} is held by this very thread or task (token {token}); waiting would never end."
+        self.args = (f"{text} Release it first, or use try_acquire().",)
+
+
+class QueueFull(LeaseHeld):
+    """As many wait for the resource as the asker said that there may be, so it did not queue up."""
+
+    def __init__(
+        self, resource: str, *, holder: str = "", token: int = 0, remaining: float = 0.0, position: int | None = None
+    ) -> None:
+        super().__init__(resource, holder=holder, token=token, remaining=remaining, position=position)
+        self.args = (f"{self.args[0]}, and its queue is full",)
+
+
+class LeaseLost(LessorError):
+    """The lease was ours and is not any more: stop the work that it protects."""
+
+    def __init__(self, resource: str, *, token: int, reason: str, needed: float | None = None) -> None:
+        self.resource = resource
+        self.token = token
+        self.reason = reason
+        self.needed = needed
+        if needed is None:
+            text = f"the lease on {resource!r} (token {token}) is lost: {reason}"
+        else:
+            text = f"the lease on {resource!r} (token {token}) has less than the {needed:g} s left that were required"
+        super().__init__(text)
+
+
+class Draining(LessorError):
+    """The lease takes no more work: it is given back once the work in flight has ended."""
+
+    def __init__(self, resource: str, *, token: int) -> None:
+        self.resource = resource
+        self.token = token
+        super().__init__(f"the lease on {resource!r} (token {token}) is drained, and takes no more work")
+
+
+class StillWorking(LessorError, TimeoutError):
+    """The time for a drain is over, and work is in flight still. So the lease is held still, and takes no more work."""
+
+    def __init__(self, resource: str, *, token: int, in_flight: int) -> None:
+        self.resource = resource
+        self.token = token
+        self.in_flight = in_flight
+        super().__init__(
+            f"the lease on {resource!r} (token {token}) is not drained in time: {in_flight} in flight, so it is kept"
+        )
+
+
+class Fenced(LessorError):
+    """A guard has seen a newer token, so this write came from a holder whose time is over."""
+
+    def __init__(self, resource: str, *, token: int, newest: int) -> None:
+        self.resource = resource
+        self.token = token
+        self.newest = newest
+        super().__init__(f"the write to {resource!r} with token {token} is refused: token {newest} has been here")
+
+
+class StoreUnavailable(LessorError):
+    """The store can't be reached, refuses, or gave no answer in time. What was asked may or may not have happened."""
+
+    def __init__(self, store: str, detail: str, *, op: str | None = None) -> None:
+        self.store = store
+        self.detail = detail
+        self.op = op
+        during = f" during {op}" if op else ""
+        super().__init__(f"{store}: {detail}{during}")
+
+
+class ConfigError(LessorError, ValueError):
+    """The settings, the URL or the file can't work as they are. The text says what to change."""
+
+
+class InvalidResource(ConfigError):
+    """The name can't name a resource."""
+
+    def __init__(self, resource: object, why: str) -> None:
+        self.resource = resource
+        self.why = why
+        shown = repr(resource)
+        super().__init__(f"{shown if len(shown) <= 80 else shown[:77] + '...'} can't name a resource: {why}")

@@ -1,0 +1,180 @@
+"""Leader election for asyncio.
+
+When a term is lost, the body of its ``async with`` is cancelled, and nothing goes on before it has ended. A body that
+blocks the event loop can't be cancelled while it blocks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import TYPE_CHECKING, Any, Protocol
+
+from lessor.errors import LeaseLost, LessorError, StoreUnavailable
+from lessor.patterns.election import BaseTerm, Leader, Leaders, Rest
+from lessor.runtime.log import log
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from types import TracebackType
+    from typing import Self, TypeVar
+
+    from lessor.core.lease import Record
+    from lessor.core.timing import Duration
+
+    Result = TypeVar("Result")
+
+
+class Looker(Protocol):
+    """What an observer needs of a client."""
+
+    async def get(self, resource: str) -> Record | None:
+        """Return who holds it."""
+        ...
+
+    def watch(self, prefix: str) -> Any:
+        """Return the stream of events."""
+        ...
+
+
+class AsyncTerm(BaseTerm):
+    """One time of leading, in an ``async with``, whose body is cancelled when the term is lost; the loop goes on."""
+
+    _cut: asyncio.Timeout | None = None
+
+    async def resign(self) -> bool:
+        """Stop leading. True if that ended the term, False if it was over already. Stop the work first."""
+        return bool(await self.lease.release())
+
+    async def hand_over(self, to: str, state: bytes = b"", within: Duration = 5.0) -> bool:
+        """Stop leading, in favour of the candidate of that name; it finds the state as ``term.lease.inherited``.
+
+        If it doesn't come within that time, the others' turn comes.
+        """
+        return bool(await self.lease.hand_over(to, state, within))
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.lease.__aenter__()
+        except LeaseLost:
+            # Lost before it began. A body can't be left out, but cancelled it can be, at its first await.
+            self._cut = asyncio.timeout(0)
+            await self._cut.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        inner: Any = self.lease if self._cut is None else self._cut
+        try:
+            await inner.__aexit__(exc_type, exc, traceback)
+        except TimeoutError:
+            if self._cut is None:
+                raise
+            return True
+        except LeaseLost as error:
+            if not self._is_own(error):
+                raise
+            return True
+        return self._is_own(exc)
+
+
+class AsyncCampaign:
+    """An endless stream of terms, for an ``async for``: each waits until we lead. Leave the loop, or cancel its task."""
+
+    def __init__(
+        self,
+        name: str,
+        stand: Callable[[], Awaitable[Any]],
+        draw: Callable[[], float],
+        ready: Callable[[], Any] | None = None,
+    ) -> None:
+        self._name = name
+        self._stand = stand  # waits for the lease
+        self._ready = ready
+        self._rest = Rest(draw)
+        self._term: AsyncTerm | None = None
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether we lead now, for certain."""
+        return self._term is not None and self._term.is_leader
+
+    def __aiter__(self) -> AsyncIterator[AsyncTerm]:
+        return self
+
+    async def __anext__(self) -> AsyncTerm:
+        """End the term before, rest if it was lost, get ready, and wait until we lead."""
+        well = await self._end_term()
+        while True:
+            await asyncio.sleep(self._rest.after(well=well))
+            prepared = self._ready() if self._ready else None
+            if inspect.isawaitable(prepared):
+                prepared = await prepared
+            try:
+                lease = await self._stand()
+            except StoreUnavailable as error:
+                log().warning("the election of %r goes on without us until the store answers: %s", self._name, error)
+                well = False
+                continue
+            self._term = AsyncTerm(lease, prepared)
+            return self._term
+
+    async def _end_term(self) -> bool:
+        """End a term that the loop didn't; return whether it went well."""
+        term, self._term = self._term, None
+        if term is None:
+            return True
+        well = term.went_well
+        if term.is_leader:
+            try:
+                await term.resign()
+            except LessorError as error:
+                log().warning("the term could not be given back, and ends by itself: %s", error)
+        return well
+
+
+async def lead(campaign: AsyncCampaign, work: Callable[[AsyncTerm], Awaitable[Result]]) -> Result:
+    """Run the work in each term, until it has returned while leading, or after it resigned; return what it returned."""
+    async for term in campaign:
+        async with term:
+            result = await work(term)
+            if term.went_well:
+                return result
+        log().info("no longer the leader of %r, and the work has stopped", term.resource)
+    raise AssertionError("a campaign never ends by itself")
+
+
+class AsyncObservation:
+    """A stream of leaders, for an ``async for``: first who leads now, then each change; None for nobody."""
+
+    def __init__(self, client: Looker, name: str) -> None:
+        self._client = client
+        self._name = name
+        self._leaders = Leaders(name)
+        self._watch = client.watch(name)
+        self._begun = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Leader | None:
+        """Wait for the next change."""
+        if not self._begun:
+            await self._watch  # before we look, so that no change falls in between
+            self._leaders.begin(Leader.of(await self._client.get(self._name)))
+            self._begun = True
+            return self._leaders.leader
+        while not self._leaders.changes(await self._watch.__anext__()):
+            pass
+        return self._leaders.leader
+
+    def close(self) -> None:
+        """End the stream."""
+        self._watch.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,148 @@
+"""Leader election, as far as it is the same for both faces: terms, who leads, and how long to rest after a loss.
+
+A lease on the election's name is all there is to it. Two processes never both believe that they lead, by clocks that
+drift no more than the store declares; but a leader that doesn't look goes on after its time: guard its writes with
+``term.token``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from lessor.core.ops import EventKind, Loss
+from lessor.errors import LeaseLost
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from lessor.core.lease import Record
+    from lessor.core.ops import Event
+    from lessor.core.timing import Duration
+
+FIRST_REST: Final = 0.1
+LONGEST_REST: Final = 5.0
+"""Seconds: the bounds of how long a candidate rests that has lost, or that the store doesn't answer."""
+
+
+class Leader(NamedTuple):
+    """Who leads."""
+
+    holder: str
+    token: int
+    since_us: int
+    """Since when, in microseconds since 1970, by the store's clock."""
+
+    @classmethod
+    def of(cls, record: Record | None) -> Leader | None:
+        """Return who leads by what the store says of the election's lease."""
+        return None if record is None else cls(record.holder, record.token, record.granted_us)
+
+
+class Leaders:
+    """Turns what happens to the election's lease into a stream of leaders, None where there is none."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._leader: Leader | None = None
+
+    def begin(self, leader: Leader | None) -> None:
+        """Start from this one. Events from before it may still come, and say nothing new."""
+        self._leader = leader
+
+    def changes(self, event: Event) -> bool:
+        """Take the event in; whether somebody else leads now, or nobody."""
+        known = self._leader
+        if event.resource != self._name or (known is not None and event.token < known.token):
+            return False
+        if event.kind is EventKind.GRANTED:
+            leader = Leader(event.holder, event.token, event.at_us)
+            if known is not None and known.token == leader.token:
+                return False
+            self._leader = leader
+            return True
+        if known is None or (event.kind is EventKind.REVOKED and event.ttl_ns > 0):
+            return False  # revoked, it lasts until the expiry already promised
+        self._leader = None
+        return True
+
+    @property
+    def leader(self) -> Leader | None:
+        """Who leads, by what was heard so far."""
+        return self._leader
+
+
+class Rest:
+    """How long a candidate stays away: longer each time in a row, and at random, so that a sick one doesn't insist."""
+
+    def __init__(self, draw: Callable[[], float]) -> None:
+        self._draw = draw
+        self._in_a_row = 0
+
+    def after(self, *, well: bool) -> float:
+        """Return the seconds to rest after a term that went well, or after a loss or a failure."""
+        if well:
+            self._in_a_row = 0
+            return 0.0
+        longest = min(LONGEST_REST, FIRST_REST * (1 << self._in_a_row))
+        self._in_a_row = min(self._in_a_row + 1, 10)
+        return longest * (0.5 + self._draw() / 2)
+
+
+class BaseTerm:
+    """What `Term` and `AsyncTerm` have in common."""
+
+    lease: Any
+    """The lease that it stands on."""
+    prepared: Any
+    """What the ``ready`` work returned."""
+
+    def __init__(self, lease: Any, prepared: Any) -> None:
+        self.lease = lease
+        self.prepared = prepared
+
+    @property
+    def resource(self) -> str:
+        """The election's name."""
+        return str(self.lease.resource)
+
+    @property
+    def token(self) -> int:
+        """The fencing token of this term: higher than that of any term before. Guards take the term as it is."""
+        return int(self.lease.token)
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether we lead now, for certain. Reads the clock, and does no I/O."""
+        return bool(self.lease.held)
+
+    @property
+    def lost(self) -> Any:
+        """An event to wait on: set when this term is over."""
+        return self.lease.lost
+
+    @property
+    def loss(self) -> Loss | None:
+        """Why the term is over; None while it isn't."""
+        loss: Loss | None = self.lease.loss
+        return loss
+
+    @property
+    def went_well(self) -> bool:
+        """Whether it goes on, or was ended by ourselves."""
+        return self.loss in (None, Loss.RELEASED)
+
+    def check(self) -> None:
+        """Raise `LeaseLost` unless we lead now. In the term's own ``with`` that ends the body, and goes no further."""
+        self.lease.check()
+
+    def require(self, seconds: Duration) -> None:
+        """Raise `LeaseLost` unless we lead for that much longer for certain, without another renewal."""
+        self.lease.require(seconds)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.resource!r} token={self.token} {self.lease.state}>"
+
+    def _is_own(self, error: BaseException | None) -> bool:
+        """Whether the error says that this very term is lost."""
+        return isinstance(error, LeaseLost) and (error.resource, error.token) == (self.resource, self.token)

@@ -1,0 +1,155 @@
+"""A session: one lease whose renewal keeps any number of others.
+
+One loss loses them all, at once. It doesn't make them one: each has its own token, each can be released or revoked by
+itself, and what is written under it is to be guarded by its own token.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic
+
+from lessor.patterns.ports import A, L
+from lessor.patterns.several import acquire_all, acquire_all_async
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Iterable, Mapping
+    from types import TracebackType
+    from typing import Any, Self
+
+    from lessor.core.timing import Duration
+    from lessor.patterns.opening import Opening
+    from lessor.patterns.ports import AsyncLeases, Leases
+    from lessor.patterns.several import AsyncBundle, Bundle
+    from lessor.runtime.host import Host
+    from lessor.runtime.tenure import Tenure
+
+PREFIX = "session/"
+"""What the names of sessions start with."""
+
+
+def new_name(host: Host) -> str:
+    """Return a name that no other session has."""
+    return PREFIX + host.entropy(8).hex()
+
+
+class BaseSession:
+    """What both sessions have in common."""
+
+    def __init__(self, client: Any, lease: Any) -> None:
+        self._client = client
+        self._lease = lease
+
+    @property
+    def leases(self) -> tuple[Any, ...]:
+        """What is held under it here, and was not lost."""
+        tenure: Tenure = self._lease
+        return tuple(child for child in list(tenure._children or ()) if child.held)
+
+    @property
+    def held(self) -> bool:
+        """Whether it is safely ours now."""
+        return bool(self._lease.held)
+
+    def check(self) -> None:
+        """Raise `LeaseLost` unless it is safely ours now. Reads the clock, and does no I/O."""
+        self._lease.check()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._lease.resource!r} with {len(self.leases)} leases>"
+
+
+class Session(BaseSession, Generic[L]):
+    """Leases that are renewed together and end together. Use it in a ``with``, or call ``release()``."""
+
+    def __init__(self, client: Leases[L], lease: L) -> None:
+        super().__init__(client, lease)
+
+    @property
+    def lease(self) -> L:
+        """The lease that all others stand under."""
+        lease: L = self._lease
+        return lease
+
+    def acquire(self, resource: str, wait: Duration | None = None, **options: Any) -> L:
+        """Wait for the resource and return the lease on it, which lasts as long as the session does."""
+        lease: L = self._client.acquire(resource, None, wait, parent=self._lease, **options)
+        return lease
+
+    def try_acquire(self, resource: str, **options: Any) -> L | None:
+        """Return the lease if the resource is free now, else None."""
+        lease: L | None = self._client.try_acquire(resource, None, parent=self._lease, **options)
+        return lease
+
+    def try_each(self, resources: Iterable[str], **options: Any) -> Mapping[str, L]:
+        """Ask for several in one batch, and return the leases on those that are free now, by name."""
+        leases: Mapping[str, L] = self._client.try_each(resources, None, parent=self._lease, **options)
+        return leases
+
+    def acquire_all(self, resources: Iterable[str], wait: Duration | None = None, **options: Any) -> Bundle[L]:
+        """Acquire several, all or none."""
+        client: Leases[L] = self._client
+        return acquire_all(client, resources, None, wait, {"parent": self._lease, **options})
+
+    def release(self) -> bool:
+        """Give it back, and in the same step all that is held under it."""
+        return bool(self._lease.release())
+
+    def __enter__(self) -> Self:
+        self._lease.__enter__()
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._lease.__exit__(exc_type, exc, traceback)
+
+
+class AsyncSession(BaseSession, Generic[A]):
+    """Leases that are renewed together and end together. Use it in an ``async with``, or await ``release()``.
+
+    When the session is lost, the body of its ``async with`` is cancelled.
+    """
+
+    def __init__(self, client: AsyncLeases[A], lease: A) -> None:
+        super().__init__(client, lease)
+
+    @property
+    def lease(self) -> A:
+        """The lease that all others stand under."""
+        lease: A = self._lease
+        return lease
+
+    def acquire(self, resource: str, wait: Duration | None = None, **options: Any) -> Awaitable[A]:
+        """Wait for the resource and return the lease on it, which lasts as long as the session does."""
+        acquisition: Awaitable[A] = self._client.acquire(resource, None, wait, parent=self._lease, **options)
+        return acquisition
+
+    async def try_acquire(self, resource: str, **options: Any) -> A | None:
+        """Return the lease if the resource is free now, else None."""
+        lease: A | None = await self._client.try_acquire(resource, None, parent=self._lease, **options)
+        return lease
+
+    async def try_each(self, resources: Iterable[str], **options: Any) -> Mapping[str, A]:
+        """Ask for several in one batch, and return the leases on those that are free now, by name."""
+        leases: Mapping[str, A] = await self._client.try_each(resources, None, parent=self._lease, **options)
+        return leases
+
+    def acquire_all(
+        self, resources: Iterable[str], wait: Duration | None = None, **options: Any
+    ) -> Opening[AsyncBundle[A]]:
+        """Acquire several, all or none."""
+        client: AsyncLeases[A] = self._client
+        return acquire_all_async(client, resources, None, wait, {"parent": self._lease, **options})
+
+    async def release(self) -> bool:
+        """Give it back, and in the same step all that is held under it."""
+        return bool(await self._lease.release())
+
+    async def __aenter__(self) -> Self:
+        await self._lease.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._lease.__aexit__(exc_type, exc, traceback)

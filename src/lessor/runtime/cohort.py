@@ -1,0 +1,67 @@
+"""Leases that are due, late and over together, because one call granted or renewed them.
+
+Thousands of leases cost their holder what the few calls cost that renew them, and not thousands of entries in agendas.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING, Final
+
+from lessor.core.holder import State
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lessor.core.timing import Timing
+    from lessor.runtime.agenda import Agenda
+    from lessor.runtime.tenure import Tenure
+
+
+LOST: Final = State.LOST
+"""By a name of its own, as in `core.holder`: it is asked for each lease at each renewal."""
+
+
+_moving = threading.Lock()
+
+
+class Cohort:
+    """Some leases of one lane, on the same terms. A lease belongs to the cohort that it names, and to none that it has left."""
+
+    __slots__ = ("lane", "late_ns", "tenures", "timing")
+
+    def __init__(self, lane: Agenda[Cohort], timing: Timing, late_ns: int) -> None:
+        self.lane = lane
+        self.timing = timing
+        self.tenures: dict[Tenure, None] = {}
+        """Whoever ends one takes it out, and so does the next cohort, on any thread."""
+        self.late_ns = late_ns
+        """When its renewal is late."""
+
+    def take_in(self, tenures: Sequence[Tenure], whence: Sequence[Cohort | None]) -> None:
+        """Have these, as far as each is still where it is thought to be: who isn't is to be renewed out of turn."""
+        with _moving:
+            for tenure, before in zip(tenures, whence, strict=True):
+                if tenure._cohort is before:
+                    self.tenures[tenure] = None
+                    tenure._cohort = self
+                    if before is not None:
+                        before.tenures.pop(tenure, None)
+
+    def members(self) -> list[Tenure]:
+        """Return those that are still here, and not lost."""
+        return [t for t in list(self.tenures) if t._cohort is self and t._belief.state is not LOST]
+
+
+def wanted(cohort: Cohort) -> bool:
+    """Whether it may still have members: one that had many is looked through when it comes up."""
+    return len(cohort.tenures) > 1 or bool(cohort.members())
+
+
+def _after_fork() -> None:
+    global _moving  # noqa: PLW0603 - it may have been taken by a thread that doesn't exist in the child
+    _moving = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,250 @@
+"""All that runs for one client: its store, keeper, watchdog, waiters and batcher; what it holds; forks and the exit."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import queue
+import threading
+import weakref
+from typing import TYPE_CHECKING, Protocol
+
+from lessor.core.clock import SECOND
+from lessor.core.holder import Over
+from lessor.core.ops import Loss, Release
+from lessor.errors import ConfigError
+from lessor.runtime.batcher import Batcher
+from lessor.runtime.host import HERE
+from lessor.runtime.ids import Ids
+from lessor.runtime.keeper import Keeper
+from lessor.runtime.log import log
+from lessor.runtime.waiters import Waiters
+from lessor.stores.registry import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lessor.runtime.host import Host
+    from lessor.runtime.tenure import Tenure
+    from lessor.runtime.watch import Watch
+    from lessor.stores.base import Store
+
+EXIT_BOUND = 1.0
+"""Seconds that giving leases back may take when the client or the interpreter ends."""
+
+
+class Leaving(Protocol):
+    """A place in a queue, as far as the engine is concerned."""
+
+    def leave(self) -> None:
+        """Give it up."""
+        ...
+
+
+class Engine:
+    """Makes leases live. Both faces stand on it."""
+
+    def __init__(self, url: str | Store, *, holder: str | None, timeout: float, host: Host = HERE) -> None:
+        self.url = url
+        self.timeout = timeout
+        self.patience_ns = int(timeout * SECOND)
+        self.host = host
+        self.clock = host.clock
+        self.now = host.clock.now
+        self._holder = holder
+        self.generation = 0
+        """How often the process has forked since: what belongs to another generation is not ours."""
+        self._reopening = threading.Lock()
+        self._open()
+        _engines.add(self)
+
+    def _open(self) -> None:
+        self.store: Store = open_store(self.url, self.clock) if isinstance(self.url, str) else self.url
+        self.keeper = Keeper(self.store, self.host)
+        self.watchdog = self.keeper.watchdog
+        self.waiters = Waiters(self.store, self.host, self._revoked)
+        self.batcher = Batcher(self.store, self.host, self.timeout)
+        self.callbacks = Callbacks()
+        self.ids = Ids(self.host)
+        self.held: dict[str, Tenure] = {}
+        self.watches: set[Watch] = set()
+        self.places: weakref.WeakValueDictionary[int, Leaving] = weakref.WeakValueDictionary()
+        """The places in queues that somebody has; one that nobody has any more runs out by itself."""
+        self.seen_token = 0
+        self.closed = self._forked = False
+        self.holder = self._holder or f"{os.uname().nodename}:{os.getpid()}"
+
+    # --- leases ---------------------------------------------------------------------------------------------------
+
+    def hold(self, tenure: Tenure) -> None:
+        """Take the lease on: from here on it is renewed and watched."""
+        if tenure.token > self.seen_token:  # noqa: PLR1730 - a third of the cost of max(), at each acquisition
+            self.seen_token = tenure.token
+        self.held[tenure._op.lease_id] = tenure
+        if not tenure._carried:
+            self.keeper.add(tenure)
+        if tenure._parent is not None:
+            tenure._parent._adopt(tenure)
+        if self.closed:
+            self.abandon(tenure, Loss.CLOSED)
+
+    def forget(self, tenure: Tenure) -> None:
+        """Let go of a lease that is over."""
+        self.held.pop(tenure._op.lease_id, None)
+        self.keeper.drop(tenure)
+
+    def abandon(self, tenure: Tenure, reason: Loss) -> None:
+        """Stop believing in the lease now, and give it back in the background."""
+        tenure._advance(Over(reason), self.clock.now())
+        self.forget(tenure)
+        self.keeper.dispose(Release(tenure.resource, tenure.id), tenure.timing.ttl_ns)
+
+    def held_by(self, owner: object, resource: str, token: int) -> Tenure | None:
+        """Return the lease on this resource with this token if this thread or task itself holds it, and for ever if left alone."""
+        for tenure in list(self.held.values()):
+            if tenure.token == token and tenure.resource == resource and tenure._owner == owner and tenure._unending:
+                return tenure
+        return None
+
+    def require_open(self) -> None:
+        """Refuse to work once closed; in a forked child, open the store anew first."""
+        if self.closed:
+            raise ConfigError("this client is closed")
+        if self._forked:
+            with self._reopening:
+                if self._forked:
+                    self._open()
+
+    def _revoked(self, lease_id: str) -> None:
+        tenure = self.held.get(lease_id)
+        if tenure is not None:
+            self.keeper.renew_soon(tenure)
+
+    # --- ends -----------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Give back all that is held, within a short bound, and end the threads."""
+        if self.closed:
+            return
+        self.closed = True
+        if self._forked:
+            return  # nothing of it was ever opened here
+        interrupted: BaseException | None = None
+        for end in (
+            self._give_back_all,
+            self._close_watches,
+            self.keeper.close,
+            self.batcher.close,
+            self.watchdog.close,
+            self.waiters.close,
+            self.callbacks.close,
+            self.store.close,
+        ):
+            try:
+                end()
+            except Exception:  # noqa: BLE001 - the rest has to end all the same
+                log().exception("while the client was closed")
+            except BaseException as error:  # noqa: BLE001 - as above; an interrupt, for whoever closes
+                interrupted = error
+        _engines.discard(self)
+        if interrupted is not None:
+            raise interrupted
+
+    def _give_back_all(self) -> None:
+        give_up = self.clock.now() + int(EXIT_BOUND * SECOND)
+        try:
+            self.waiters.dismiss()
+            for reference in self.places.valuerefs():
+                if (place := reference()) is not None:
+                    place.leave()
+            self.waiters.see_off(EXIT_BOUND / 2)
+        finally:
+            self._release_all(give_up)
+
+    def _release_all(self, give_up: int) -> None:
+        tenures = list(self.held.values())
+        # Those that stand under others end with them; under counted work that is in flight, with their TTL.
+        releases = [
+            Release(t.resource, t.id)
+            for t in tenures
+            if (t._parent is None or t._parent.id not in self.held) and not t._is_at_work()
+        ]
+        for tenure in reversed(tenures):
+            tenure._advance(Over(Loss.CLOSED), self.clock.now())
+        most = self.store.guarantees.max_batch
+        for start in range(0, len(releases), most):
+            left = (give_up - self.clock.now()) / SECOND
+            if left <= 0:
+                break
+            self.store.apply(releases[start : start + most], timeout=left)
+        self.keeper.drain(max(0.0, (give_up - self.clock.now()) / SECOND))
+
+    def _close_watches(self) -> None:
+        for watch in list(self.watches):
+            watch.close()
+
+    def after_fork(self) -> None:
+        """In the child: own nothing, and start afresh at the first use. The parent's leases go on."""
+        tenures, watches = list(self.held.values()), list(self.watches)
+        self.generation += 1
+        self.held = {}
+        self.watches = set()
+        self._reopening = threading.Lock()
+        self._forked = not self.closed
+        if not isinstance(self.url, str):
+            self.closed = True  # somebody else's connections: there is no telling how to make them anew
+        for tenure in tenures:
+            tenure._fork()
+        for watch in watches:
+            watch.abandon()
+        # The parent's sockets and locks are not to be touched here, not even by being tidied up.
+        _inherited.append((self.store, self.keeper, self.watchdog, self.waiters, self.batcher, self.callbacks, watches))
+
+
+class Callbacks:
+    """Runs users' callbacks, in order, on a thread that nothing else waits for."""
+
+    def __init__(self) -> None:
+        self._queue: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def run(self, callback: Callable[[], object]) -> None:
+        """Run it soon."""
+        self._queue.put(callback)
+        with self._lock:
+            if self._thread is None:
+                self._thread = HERE.start(self._run, "lessor-callbacks")
+
+    def close(self) -> None:
+        """End the thread once all has run."""
+        self._queue.put(None)
+
+    def _run(self) -> None:
+        while (callback := self._queue.get()) is not None:
+            try:
+                callback()
+            except BaseException:  # noqa: BLE001 - users' code, which may even try to exit
+                log().exception("a callback raised")
+
+
+_engines: weakref.WeakSet[Engine] = weakref.WeakSet()
+
+
+_inherited: list[object] = []
+
+
+def _after_fork() -> None:
+    for engine in list(_engines):
+        engine.after_fork()
+
+
+def _at_exit() -> None:
+    for engine in list(_engines):
+        with contextlib.suppress(Exception):
+            engine.close()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+atexit.register(_at_exit)

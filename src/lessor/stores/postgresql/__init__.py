@@ -1,0 +1,5 @@
+"""Leases in a PostgreSQL database."""
+
+from lessor.stores.postgresql.store import PostgresStore
+
+__all__ = ["PostgresStore"]

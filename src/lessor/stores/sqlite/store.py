@@ -1,0 +1,412 @@
+"""``sqlite:///relative.db`` or ``sqlite:////absolute.db``: leases for all processes of one host.
+
+It does not reach beyond the host, and deleting the file while it is in use lets two holders overlap until the older
+one's deadline. Every operation is one write transaction, so whatever order SQLite gives the transactions is the order
+of the leases.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sqlite3
+import time
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from lessor.core import rules
+from lessor.core.clock import SECOND
+from lessor.core.lease import TOKEN_LIMIT
+from lessor.core.ops import Acquire, Granted, Release, Released, Renew, Renewed, Summons, Unknown
+from lessor.errors import ConfigError, LessorError, StoreUnavailable
+from lessor.stores.base import Capability, Guarantees
+from lessor.stores.sqlite import file, forks
+from lessor.stores.sqlite.subscription import SqliteSubscription
+from lessor.stores.sqlite.table import SqliteTable
+from lessor.stores.sqlite.turn import Turn
+from lessor.stores.sqlite.wake import Post
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from lessor.core.clock import Clock
+    from lessor.core.lease import Contender, Record
+    from lessor.core.ops import Notice, Op, Outcome
+    from lessor.stores.base import StoreURL
+
+T = TypeVar("T")
+
+TOKEN_BLOCK = 60_000_000
+"""How many tokens are reserved ahead: as they follow the wall clock in microseconds, a minute's."""
+OPEN_TIMEOUT = 5.0
+CLOSE_TIMEOUT = 1.0
+FORK_TIMEOUT = 10.0
+"""Seconds that a fork waits for a call that is under way."""
+NOTICES_AT_ONCE = 64
+"""How many fit into one datagram, with the longest names there are."""
+COLLECT_EVERY = 256
+COLLECT_ROWS = 512
+QUICK_ACQUIRE = file.sql("acquire.sql")
+QUICK_RELEASE = file.sql("release.sql")
+PLAIN_FROM = Acquire._fields.index("parent")
+PLAIN = Acquire("", "", "", 0)[PLAIN_FROM:]
+"""What an acquire has there that has no parent, no grace and the like."""
+CHECK_EVERY_NS = SECOND // 100
+"""How often a loop of quick operations looks whether the file is still the same; all others look each time."""
+FIRST_PAUSE = 50e-6
+LONGEST_PAUSE = 2e-3
+
+
+class OtherBoot(Exception):  # noqa: N818 - no error: it leads to what has to be done first
+    """The times in the file are of another boot."""
+
+
+class SqliteStore:
+    """Leases in one file."""
+
+    guarantees = Guarantees(
+        store="sqlite",
+        clock="the host's CLOCK_BOOTTIME, time namespaces and reboots considered",
+        drift=0.005,
+        tokens="survive kill -9, power loss and reboots; a deleted file is covered by the wall clock",
+        failover="none: one host",
+        waiting_order="strict",
+        platforms="Linux, local file systems",
+        capabilities=Capability.CROSS_PROCESS
+        | Capability.DURABLE
+        | Capability.PUSH
+        | Capability.WATCH
+        | Capability.GRACE
+        | Capability.PATTERNS,
+        not_promised="exclusion across hosts, or after the file was deleted or replaced while in use",
+    )
+
+    def __init__(self, url: StoreURL, clock: Clock) -> None:
+        url.only("namespace")
+        if url.netloc or len(url.path) < 2:
+            raise ConfigError("a SQLite URL is sqlite:///relative.db or, with four slashes, sqlite:////absolute.db")
+        path = url.path[1:]
+        if path.startswith("//"):
+            path = "/" + path.lstrip("/")
+        if "\0" in path:
+            raise ConfigError("a path can't have a zero byte")
+        self._path = os.path.abspath(path)
+        file.check_folder(self._path)
+        file.check_file_system(self._path)
+        self.url = f"sqlite:///{url.quote(self._path)}?namespace={url.namespace}"
+        self._namespace = url.namespace
+        self._clock = clock
+        self._boot_id = clock.host_epoch()
+        self._turn = Turn(clock)
+        self._idle: list[SqliteTable] = []
+        self._post = Post(self._path + "-wake")
+        self._applied = 0
+        self._collected_to = ""
+        self._checked_ns = 0
+        self._quick: dict[type, Callable[..., Outcome | None]] = {
+            Acquire: self._quick_acquire,
+            Release: self._quick_release,
+        }
+        self._closed = False
+        self._identity: tuple[int, int] | None = None
+        self._idle.append(self._retrying(self._open, OPEN_TIMEOUT))
+        self._identity = file.identity(self._path)
+        if self._identity is None:
+            raise StoreUnavailable("sqlite", f"{self._path} was deleted while it was opened")
+        forks.add(self)
+
+    # --- the contract ---------------------------------------------------------------------------------------------
+
+    def apply(self, ops: Sequence[Op], *, timeout: float) -> list[Outcome]:
+        """Carry out the operations in one transaction."""
+        if len(ops) == 1:
+            outcome = self._quickly(ops[0])
+            if outcome is not None:
+                return [outcome]
+        try:
+            outcomes, notices, watchers = self._write(partial(_apply_all, ops=ops), timeout)
+        except LessorError as error:
+            return [Unknown(error)] * len(ops)
+        if notices or watchers:
+            self._deliver(notices, watchers, timeout)
+        return outcomes
+
+    def read(self, resources: Sequence[str], *, timeout: float) -> list[Record | None]:
+        """Return who holds what, all at one moment."""
+        return self._read(
+            lambda table, now: [rules.record(table, table.load(name), now) for name in resources], timeout
+        )
+
+    def scan(self, prefix: str, *, timeout: float) -> Iterator[Record]:
+        """Return all live leases under the prefix, as they were at one moment."""
+        found = self._read(lambda table, now: [rules.record(table, e, now) for e in table.scan(prefix)], timeout)
+        return iter([record for record in found if record is not None])
+
+    def waiters(self, resource: str, *, timeout: float) -> list[Contender]:
+        """Return who waits for the resource."""
+        return self._read(lambda table, now: table.load(resource).contenders(now), timeout)
+
+    def subscribe(self, prefix: str | None = None) -> SqliteSubscription:
+        """Be told, through a mailbox beside the file."""
+        try:
+            mailbox = self._post.mailbox()
+        except OSError as error:
+            raise StoreUnavailable("sqlite", f"no mailbox can be made beside {self._path}: {error.strerror}") from error
+        return SqliteSubscription(self, mailbox, prefix)
+
+    def collect(self) -> None:
+        """Forget all free resources now."""
+        self._write(lambda table, now: table.collect("", 2**31, now, kept_ns=0), OPEN_TIMEOUT)
+
+    def close(self) -> None:
+        """Close the connections; one that is in use is closed by whoever uses it."""
+        in_turn = self._turn.take(CLOSE_TIMEOUT)
+        self._closed = True
+        self._disconnect()
+        self._post.close()
+        forks.discard(self)
+        if in_turn:
+            self._turn.give()
+
+    def pause(self) -> bool:
+        """Have no connection open until ``resume``: the process is about to fork."""
+        paused = self._turn.take(FORK_TIMEOUT)
+        if paused:
+            self._disconnect()
+        return paused
+
+    def resume(self) -> None:
+        """Go on, with new connections."""
+        self._turn.give()
+
+    # --- the undisputed case --------------------------------------------------------------------------------------
+
+    def _quickly(self, op: Op) -> Outcome | None:
+        """Decide a lone operation that nobody disputes in a single statement. None: not so simple, or not so lone.
+
+        The clock is read before SQLite's lock is held, so the lease ends a little sooner than it might; the holder,
+        whose own count began before that, stops sooner still.
+        """
+        quick = self._quick.get(type(op))
+        if quick is None or self._applied >= COLLECT_EVERY or not self._turn.take_now():
+            return None
+        table = None
+        try:
+            table = self._take(0)
+            now = self._clock.host_ns()
+            if now - self._checked_ns > CHECK_EVERY_NS:
+                self._check_same_file()
+                self._checked_ns = now
+            self._applied += 1
+            return quick(table.db, op, now)
+        except (sqlite3.Error, LessorError):
+            return None  # whatever it is, it will come up again, and be waited out or explained
+        finally:
+            if table is not None:
+                self._idle.append(table)
+            self._turn.give()
+
+    def _quick_acquire(self, db: sqlite3.Connection, op: Acquire, now: int) -> Granted | None:
+        if op[PLAIN_FROM:] != PLAIN:
+            return None
+        wall = self._clock.wall_us()
+        token = max(wall, op.seen_token + 1)
+        row = (
+            self._namespace, op.resource, op.lease_id, op.holder, op.ttl_ns, now, wall, op.metadata, op.notify, token,
+            self._boot_id,
+        )  # fmt: skip
+        done = token < TOKEN_LIMIT and db.execute(QUICK_ACQUIRE, row).rowcount == 1
+        return Granted(token, op.ttl_ns) if done else None
+
+    def _quick_release(self, db: sqlite3.Connection, op: Release, now: int) -> Released | None:
+        row = (self._namespace, op.resource, op.lease_id, now, self._boot_id)
+        done = op.successor is None and not op.abandon and db.execute(QUICK_RELEASE, row).rowcount == 1
+        return Released() if done else None
+
+    # --- transactions ---------------------------------------------------------------------------------------------
+
+    def _write(self, work: Callable[[SqliteTable, int], T], timeout: float) -> tuple[T, list[Notice], list[str]]:
+        """Run the work in one write transaction; return its result, whom to call and who watches."""
+        give_up = self._clock.now() + int(timeout * SECOND)
+        self._wait_for_turn(timeout)
+        try:
+            table = self._take(timeout)
+            try:
+                while True:
+                    self._begin(table.db, give_up)
+                    now = self._clock.host_ns()  # with the lock held: what was decided before us is not after us
+                    if not table.begin(self._boot_id, now, self._clock.wall_us()):
+                        table.db.execute("COMMIT")
+                        continue
+                    result = work(table, now)
+                    highest = _highest_token(result)
+                    if highest > table.reserved:
+                        file.rollback(table.db)
+                        self._reserve(table.db, highest, give_up)
+                        continue
+                    watchers = table.log_events(now) if table.events else []
+                    self._maybe_collect(table, now)
+                    table.db.execute("COMMIT")
+                    return result, table.notices, watchers
+            except sqlite3.Error as error:
+                raise file.explain(error, self._path) from error
+            finally:
+                self._give(table)
+        finally:
+            self._turn.give()
+
+    def _read(self, work: Callable[[SqliteTable, int], T], timeout: float) -> T:
+        """Run the work on a snapshot."""
+        for _ in range(2):
+            self._wait_for_turn(timeout)
+            try:
+                table = self._take(timeout)
+                try:
+                    return self._retrying(partial(self._snapshot, table, work), timeout)
+                except OtherBoot:
+                    pass
+                finally:
+                    self._give(table)
+            finally:
+                self._turn.give()
+            self._write(lambda _table, _now: None, timeout)  # carries the file over into this boot
+        raise StoreUnavailable("sqlite", f"{self._path} changes from boot to boot under our eyes")
+
+    def _snapshot(self, table: SqliteTable, work: Callable[[SqliteTable, int], T]) -> T:
+        self._check_same_file()
+        file.rollback(table.db)
+        table.db.execute("BEGIN")
+        if table.db.execute("SELECT boot_id FROM meta").fetchone()[0] != self._boot_id:
+            raise OtherBoot
+        return work(table, self._clock.host_ns())
+
+    def _begin(self, db: sqlite3.Connection, give_up: int) -> None:
+        """Get SQLite's write lock, waiting in short random pauses for other processes."""
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                db.execute("BEGIN IMMEDIATE")
+                break
+            except sqlite3.OperationalError as error:
+                if not file.is_busy(error):
+                    raise
+                if self._clock.now() >= give_up:
+                    raise StoreUnavailable("sqlite", f"{self._path} stayed locked by other processes") from error
+            time.sleep(pause * random.random())
+            pause = min(2 * pause, LONGEST_PAUSE)
+        self._check_same_file()
+
+    def _reserve(self, db: sqlite3.Connection, token: int, give_up: int) -> None:
+        """Put on disk, before any such token is granted, that tokens up to beyond this one may have been."""
+        db.execute("PRAGMA synchronous = FULL")
+        try:
+            self._begin(db, give_up)
+            db.execute("UPDATE meta SET reserved = max(reserved, ?)", (token + TOKEN_BLOCK,))
+            db.execute("COMMIT")
+        finally:
+            file.rollback(db)
+            db.execute("PRAGMA synchronous = NORMAL")
+
+    def _maybe_collect(self, table: SqliteTable, now: int) -> None:
+        self._applied += 1
+        if self._applied >= COLLECT_EVERY:
+            self._applied = 0
+            self._collected_to = table.collect(self._collected_to, COLLECT_ROWS, now)
+
+    def _wait_for_turn(self, timeout: float) -> None:
+        """Take turns within the process: SQLite's own lock is only for the other processes."""
+        if not self._turn.take(max(timeout, 0)):
+            raise StoreUnavailable("sqlite", f"{self._path} is busy for {timeout:g} s")
+
+    # --- connections ----------------------------------------------------------------------------------------------
+
+    def _take(self, timeout: float) -> SqliteTable:
+        if self._closed:
+            raise StoreUnavailable("sqlite", f"{self._path} is closed")
+        return self._idle.pop() if self._idle else self._retrying(self._open, timeout)
+
+    def _give(self, table: SqliteTable) -> None:
+        """Put a connection back, with no transaction open; one that can't be brought to that is not used again."""
+        if file.rollback(table.db) and not self._closed:
+            self._idle.append(table)
+        else:
+            table.db.close()
+
+    def _disconnect(self) -> None:
+        while self._idle:
+            self._idle.pop().db.close()
+
+    def _open(self) -> SqliteTable:
+        db = file.connect(self._path, create=self._identity is None)
+        try:
+            file.prepare(db, self._path, self._clock)
+        except BaseException:
+            db.close()
+            raise
+        return SqliteTable(db, self._namespace)
+
+    def _retrying(self, work: Callable[[], T], timeout: float) -> T:
+        """Do it, again while the file is locked, and explain what else goes wrong."""
+        give_up = self._clock.now() + int(timeout * SECOND)
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                return work()
+            except sqlite3.Error as error:
+                if not file.is_busy(error) or self._clock.now() >= give_up:
+                    raise file.explain(error, self._path) from error
+            time.sleep(pause * random.random())
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    def _check_same_file(self) -> None:
+        found = file.identity(self._path)
+        if found != self._identity:
+            what = "deleted" if found is None else "replaced by another file"
+            raise StoreUnavailable("sqlite", f"{self._path} was {what} while in use: reopen the store")
+
+    # --- notices --------------------------------------------------------------------------------------------------
+
+    def _deliver(self, notices: list[Notice], watchers: list[str], timeout: float) -> None:
+        """Call whoever's turn it is. A waiter that isn't there any more leaves the queue, and the next one is called."""
+        for address in watchers:
+            self._post.send(address, b"")
+        while notices:
+            leaving = [Release(n.resource, n.lease_id) for n in self._call(notices) if n.summons is Summons.RESERVED]
+            try:
+                _, notices, _ = self._write(partial(_apply_all, ops=leaving), timeout) if leaving else ([], [], [])
+            except LessorError:
+                return  # they drop out by themselves
+
+    def _call(self, notices: list[Notice]) -> list[Notice]:
+        """Send the notices, those for one client together; return those that reach nobody."""
+        by_address: dict[str, list[Notice]] = {}
+        for notice in notices:
+            by_address.setdefault(notice.address, []).append(notice)
+        unheard = []
+        for address, theirs in by_address.items():
+            for start in range(0, len(theirs), NOTICES_AT_ONCE):
+                some = theirs[start : start + NOTICES_AT_ONCE]
+                words = [[n.summons, n.resource, n.lease_id] for n in some]
+                if not self._post.send(address, json.dumps(words).encode()):
+                    unheard += some
+        return unheard
+
+
+def _apply_all(table: SqliteTable, now: int, *, ops: Sequence[Op]) -> list[Outcome]:
+    outcomes: list[Outcome] = []
+    for op in ops:
+        try:
+            if type(op) is Renew and table.renew(op, now):
+                outcomes.append(Renewed(op.ttl_ns))
+            else:
+                outcomes.append(rules.apply(table, op, now))
+        except ConfigError as error:
+            outcomes.append(Unknown(error))
+    return outcomes
+
+
+def _highest_token(result: object) -> int:
+    if not isinstance(result, list):
+        return 0
+    return max((o.token for o in result if type(o) is Granted), default=0)

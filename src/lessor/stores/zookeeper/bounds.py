@@ -1,0 +1,105 @@
+"""What the servers allow: the shortest and the longest session, and how long a tick is.
+
+ZooKeeper tells a client what it got, never what it could have had. So one asks for too little and for too much, on
+connections of their own, and gives the sessions back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import ssl
+import struct
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from kazoo.protocol.serialization import CloseInstance, Connect, int_struct
+
+from lessor.errors import ConfigError
+from lessor.stores.zookeeper.sockets import connect
+
+if TYPE_CHECKING:
+    import socket
+
+    from lessor.stores.zookeeper.address import ZooKeeperAddress
+
+TOO_LITTLE_MS: Final = 1
+TOO_MUCH_MS: Final = 2**31 - 1
+TIMEOUT: Final = 1.0
+"""Seconds that each server has to answer."""
+TICKS_OF_SHORTEST: Final = 2
+"""The shortest session has two ticks unless it is configured otherwise."""
+
+
+class Bounds(NamedTuple):
+    """In milliseconds."""
+
+    shortest: int
+    longest: int
+    tick: int
+
+
+def probe(address: ZooKeeperAddress) -> Bounds | None:
+    """Ask the first server that answers; None if none does."""
+    for node in address.nodes:
+        with contextlib.suppress(OSError):
+            shortest = _negotiated(address, node, TOO_LITTLE_MS)
+            longest = _negotiated(address, node, TOO_MUCH_MS)
+            tick = address.tick_ms or _configured_tick(address, node) or -(-shortest // TICKS_OF_SHORTEST)
+            return Bounds(shortest, longest, tick)
+    return None
+
+
+def _connect(address: ZooKeeperAddress, node: tuple[str, int]) -> socket.socket:
+    try:
+        return connect(node, node[0], TIMEOUT, **address.settings)
+    except ssl.SSLCertVerificationError as error:
+        raise ConfigError(
+            f"the certificate of ZooKeeper at {node[0]}:{node[1]} is not trusted: {error.verify_message}"
+        ) from None
+    except FileNotFoundError:
+        raise ConfigError("a file that ssl_ca_certs, ssl_certfile or ssl_keyfile names is not there") from None
+
+
+def _negotiated(address: ZooKeeperAddress, node: tuple[str, int], timeout_ms: int) -> int:
+    with _connect(address, node) as connection:
+        _send(connection, bytes(Connect(0, 0, timeout_ms, 0, b"\0" * 16, False).serialize()))
+        try:
+            answer: Any = Connect.deserialize(_receive(connection), 0)[0]
+        except struct.error:  # on a busy server so short a session may end before it has begun
+            raise ConnectionResetError from None
+        if answer.time_out <= 0:
+            raise ConnectionRefusedError
+        _send(connection, int_struct.pack(1) + int_struct.pack(CloseInstance.type))
+        with contextlib.suppress(OSError):
+            _receive(connection)
+        return int(answer.time_out)
+
+
+def _configured_tick(address: ZooKeeperAddress, node: tuple[str, int]) -> int | None:
+    """Return what the server says about itself, where it is allowed to (``4lw.commands.whitelist``)."""
+    answer = b""
+    with contextlib.suppress(OSError), _connect(address, node) as connection:
+        connection.sendall(b"conf")
+        while data := connection.recv(65536):
+            answer += data
+    found = re.search(rb"^tickTime=(\d+)$", answer, re.MULTILINE)
+    return int(found[1]) if found else None
+
+
+def _send(connection: socket.socket, message: bytes) -> None:
+    connection.sendall(int_struct.pack(len(message)) + message)
+
+
+def _receive(connection: socket.socket) -> bytes:
+    size = int_struct.unpack(_exactly(connection, int_struct.size))[0]
+    return _exactly(connection, size)
+
+
+def _exactly(connection: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        more = connection.recv(size - len(data))
+        if not more:
+            raise ConnectionResetError
+        data += more
+    return data

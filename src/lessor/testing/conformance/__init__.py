@@ -1,0 +1,61 @@
+"""The definition of a store: every case here passes on every store, through both faces.
+
+One module a promise. A defect found anywhere becomes a case here.
+"""
+
+from lessor.testing.conformance.batches import Batches
+from lessor.testing.conformance.cancellation import Cancellation
+from lessor.testing.conformance.draining import Draining
+from lessor.testing.conformance.electing import Electing
+from lessor.testing.conformance.ending import Ending
+from lessor.testing.conformance.exclusion import Exclusion
+from lessor.testing.conformance.family import Family
+from lessor.testing.conformance.grace import Grace
+from lessor.testing.conformance.handover import Handover
+from lessor.testing.conformance.holding import Holding
+from lessor.testing.conformance.limits import Limits
+from lessor.testing.conformance.naming import Naming
+from lessor.testing.conformance.ordering import Ordering
+from lessor.testing.conformance.processes import Processes
+from lessor.testing.conformance.queueing import Queueing
+from lessor.testing.conformance.reentry import Reentry
+from lessor.testing.conformance.renewing import Renewing
+from lessor.testing.conformance.semaphores import Semaphores
+from lessor.testing.conformance.sessions import Sessions
+from lessor.testing.conformance.several import Several
+from lessor.testing.conformance.singletons import Singletons
+from lessor.testing.conformance.tokens import Tokens
+from lessor.testing.conformance.waiting import Waiting
+from lessor.testing.conformance.watching import Watching
+
+
+class StoreConformance(
+    Exclusion,
+    Tokens,
+    Renewing,
+    Grace,
+    Holding,
+    Ending,
+    Waiting,
+    Queueing,
+    Ordering,
+    Handover,
+    Limits,
+    Family,
+    Sessions,
+    Several,
+    Semaphores,
+    Reentry,
+    Electing,
+    Draining,
+    Singletons,
+    Watching,
+    Cancellation,
+    Batches,
+    Naming,
+    Processes,
+):
+    """All cases. Set ``harness`` in a subclass whose name starts with ``Test``."""
+
+
+__all__ = ["StoreConformance"]
