@@ -4,7 +4,7 @@
 
     LessorError
     ├── LeaseHeld          somebody else has it (who, token, remaining)
-    │   ├── WouldDeadlock      the one that waits has it itself
+    │   ├── WouldDeadlock      the caller holds it itself, and would wait without a bound
     │   └── QueueFull          too many wait for it already
     ├── LeaseLost          it was ours and is no more (reason)
     ├── Draining           the lease takes no more work
@@ -53,12 +53,12 @@ class LeaseHeld(LessorError):
 
 
 class WouldDeadlock(LeaseHeld):
-    """The thread or task that waits is the one that holds it: it would wait for itself."""
+    """A thread or task would wait without a bound for a lease that it holds itself."""
 
     def __init__(self, resource: str, *, holder: str = "", token: int = 0, remaining: float = 0.0) -> None:
         super().__init__(resource, holder=holder, token=token, remaining=remaining)
-        text = f"{resource!r} is held by this very thread or task (token {token}); waiting would never end."
-        self.args = (f"{text} Release it first, or use try_acquire().",)
+        text = f"{resource!r} is held by this very thread or task (token {token}); waiting might never end."
+        self.args = (f"{text} Release it first, or bound the wait.",)
 
 
 class QueueFull(LeaseHeld):
@@ -72,14 +72,22 @@ class QueueFull(LeaseHeld):
 
 
 class LeaseLost(LessorError):
-    """The lease was ours and is not any more: stop the work that it protects."""
+    """The lease was ours and is not any more: stop the work that it protects.
 
-    def __init__(self, resource: str, *, token: int, reason: str, needed: float | None = None) -> None:
+    From ``renew()``, with ``remaining`` above 0: the lease is held for that many seconds more, and can't be renewed.
+    """
+
+    def __init__(
+        self, resource: str, *, token: int, reason: str, needed: float | None = None, remaining: float = 0.0
+    ) -> None:
         self.resource = resource
         self.token = token
         self.reason = reason
         self.needed = needed
-        if needed is None:
+        self.remaining = remaining
+        if remaining > 0:
+            text = f"the lease on {resource!r} (token {token}) can't be renewed: {reason}; it ends in {remaining:.3g} s"
+        elif needed is None:
             text = f"the lease on {resource!r} (token {token}) is lost: {reason}"
         else:
             text = f"the lease on {resource!r} (token {token}) has less than the {needed:g} s left that were required"

@@ -431,7 +431,7 @@ class AsyncClient(BaseClient):
             if isinstance(decision, GiveUp):
                 raise decision.error
             if isinstance(decision, Sleep):
-                if pause_ns == FOR_EVER_NS:
+                if pause_ns == FOR_EVER_NS and claim.wait_until_ns is None:
                     self._refuse_deadlock(asyncio.current_task(), claim.op.resource, outcome)
                 called = await self._sleep((claim,), min(decision.until_ns, pause_ns))
                 engine.require_open()

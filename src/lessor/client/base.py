@@ -67,7 +67,10 @@ class BaseClient:
         return f"<{type(self).__name__} {self.url} holding {len(self._engine.held)}>"
 
     def _refuse_deadlock(self, owner: object, resource: str, outcome: Outcome) -> None:
-        """Raise, rather than let this thread or task wait for what only itself will give back."""
+        """Raise if this thread or task holds what it is about to wait for without a bound.
+
+        Another thread or task may release the lease, but nothing says that one will. A bounded wait can't hang.
+        """
         mine = self._engine.held_by(owner, resource, outcome.token) if isinstance(outcome, Held) else None
         if mine is not None:
             raise WouldDeadlock(mine.resource, holder=mine.holder, token=mine.token, remaining=mine.remaining)

@@ -49,12 +49,15 @@ class Lease(Tenure):
         return event
 
     def renew(self) -> None:
-        """Renew now, besides the renewals that happen by themselves. Raises `LeaseLost` if it is lost or will be."""
+        """Renew now, besides the renewals that happen by themselves.
+
+        Raises `LeaseLost` if the lease is lost or can't be renewed any more; ``error.remaining`` says for how long it is
+        still held. A lease that lasts as long as ``max_hold`` allows already is left as it is.
+        """
         engine = self._engine
-        now = self._now()
-        op = self._renewal(now)
+        op = self._renewal_on_demand(self._now())
         if op is None:
-            raise LeaseLost(self.resource, token=self.token, reason=str(self.loss or self._belief.ending))
+            return
         sent = engine.clock.mark()
         outcome = engine.store.apply([op], timeout=engine.timeout)[0]
         now = self._now()
@@ -63,7 +66,7 @@ class Lease(Tenure):
         self._answer(outcome, sent, now, 0.0)
         self.check()
         if isinstance(outcome, Lost):
-            raise LeaseLost(self.resource, token=self.token, reason=str(outcome.reason))
+            raise self._unrenewable(outcome.reason)
         if isinstance(outcome, Unknown):
             raise outcome.error
 

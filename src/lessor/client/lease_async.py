@@ -59,10 +59,14 @@ class AsyncLease(Tenure):
         return event
 
     async def renew(self) -> None:
-        """Renew now, besides the renewals that happen by themselves. Raises `LeaseLost` if it is lost or will be."""
-        op = self._renewal(self._now())
+        """Renew now, besides the renewals that happen by themselves.
+
+        Raises `LeaseLost` if the lease is lost or can't be renewed any more; ``error.remaining`` says for how long it is
+        still held. A lease that lasts as long as ``max_hold`` allows already is left as it is.
+        """
+        op = self._renewal_on_demand(self._now())
         if op is None:
-            raise LeaseLost(self.resource, token=self.token, reason=str(self.loss or self._belief.ending))
+            return
         outcome, sent = await call(self._engine, op)
         now = self._now()
         if self._doubts(outcome, now):
@@ -71,7 +75,7 @@ class AsyncLease(Tenure):
         self._answer(outcome, sent, now, 0.0)
         self.check()
         if isinstance(outcome, Lost):
-            raise LeaseLost(self.resource, token=self.token, reason=str(outcome.reason))
+            raise self._unrenewable(outcome.reason)
         if isinstance(outcome, Unknown):
             raise outcome.error
 

@@ -433,7 +433,7 @@ class Client(BaseClient):
             if isinstance(decision, GiveUp):
                 raise decision.error
             if isinstance(decision, Sleep):
-                if pause_ns == FOR_EVER_NS:
+                if pause_ns == FOR_EVER_NS and claim.wait_until_ns is None:
                     self._refuse_deadlock(threading.current_thread(), claim.op.resource, outcome)
                 pause = max(0, min(decision.until_ns, pause_ns) - clock.now()) / 1e9
                 called = engine.waiters.wait((claim.op.lease_id,), pause)

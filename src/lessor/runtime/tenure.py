@@ -364,6 +364,19 @@ class Tenure:
             self._again = renewal
         return renewal
 
+    def _renewal_on_demand(self, now: int) -> Renew | None:
+        """Return the renewal that ``renew()`` sends. None: the lease lasts as long as ``max_hold`` allows already."""
+        if self._final and self._belief.ending in {None, Loss.EXPIRED}:
+            self.check()
+            return None
+        op = self._renewal(now)
+        if op is None:
+            raise self._unrenewable(self.loss or self._belief.ending)
+        return op
+
+    def _unrenewable(self, reason: Loss | None) -> LeaseLost:
+        return LeaseLost(self.resource, token=self.token, reason=str(reason), remaining=self.remaining)
+
     def _confirm(self, belief: Holder, sent_ns: int, now: int) -> bool:
         """Take a renewal as good, together with others that were promised the same; False: it is for ``_answer``."""
         if self._hold_until_ns is not None or self._timing.renewal is ADAPTIVE:

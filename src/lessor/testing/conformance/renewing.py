@@ -160,6 +160,25 @@ class Renewing(Case):
         assert face.wait_lost(lease, PATIENCE)
         face.release(face.acquire("job", ttl=30, wait=PATIENCE))
 
+    def test_on_demand_of_what_lasts_as_long_as_it_may(self, face: Face) -> None:
+        """``max_hold`` leaves nothing to renew. The lease is held all the same, and isn't said to be lost."""
+        lease = face.acquire("job", ttl=30, max_hold=30)
+        face.renew(lease)
+        assert lease.held
+        face.release(lease)
+        with pytest.raises(LeaseLost) as lost:
+            face.renew(lease)
+        assert (lost.value.reason, lost.value.remaining) == ("released", 0)
+
+    def test_on_demand_of_what_was_revoked(self, face: Face, other: Face) -> None:
+        """It is held until the expiry that was promised, and the error says so."""
+        lease = face.acquire("job", ttl=30)
+        other.revoke("job")
+        with pytest.raises(LeaseLost, match="can't be renewed: revoked; it ends in") as lost:
+            face.renew(lease)
+        assert 0 < lost.value.remaining <= 30
+        assert lease.held
+
     def test_stops_when_the_work_stalls(self, face: Face, lab: Harness) -> None:
         lease = face.acquire("job", ttl=lab.steady, stall_after=lab.steady)
         for _ in range(8):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import queue
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -183,6 +184,28 @@ class Waiting(Case):
             with pytest.raises(WouldDeadlock):
                 face.run(twice())  # type: ignore[attr-defined]
         assert queue_length(face, "job") == 0
+
+    def test_a_bounded_wait_for_ones_own_lease_is_no_deadlock(self, face: Face) -> None:
+        """Another thread or task releases the lease while its owner waits for it."""
+        leases: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+        def give_back() -> None:
+            lease = leases.get(timeout=PATIENCE)
+            until(lambda: queue_length(face, "job") == 1, "the owner, waiting")
+            face.release(lease)
+
+        releasing = Thread(give_back)
+        if type(face).__name__ == "SyncFace":
+            leases.put(face.acquire("job", ttl=30))
+            face.acquire("job", ttl=30, wait=PATIENCE).check()
+        else:
+
+            async def twice() -> None:
+                leases.put(await face.client.acquire("job", ttl=30))
+                (await face.client.acquire("job", ttl=30, wait=PATIENCE)).check()
+
+            face.run(twice())  # type: ignore[attr-defined]
+        releasing.result()
 
     def test_many_waiters_wake_one_at_a_time(self, face: Face, store: Store) -> None:
         lease = face.acquire("job", ttl=30)
