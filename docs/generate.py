@@ -22,6 +22,7 @@ from lessor import (
     AsyncSession,
     AsyncTerm,
     Bundle,
+    Cancellation,
     Client,
     Contender,
     Event,
@@ -152,7 +153,7 @@ def api_page() -> str:
     ]
     faces: list[type] = [Client, AsyncClient, Lease, AsyncLease, Place, AsyncPlace, Grant, AsyncGrant]
     patterns: list[type] = [Session, AsyncSession, Bundle, AsyncBundle, Semaphore, AsyncSemaphore]
-    for cls in (*faces, *patterns, *ELECTION):
+    for cls in (*faces, *patterns, *ELECTION, Cancellation):
         parts += _class(cls)
     for function in (lessor.drain_on_sigterm, lessor.current_lease):
         parts += [f"## {function.__name__}()", _code(function.__name__ + _signature(function)), _doc(function)]

@@ -11,6 +11,8 @@ import pytest
 from lessor import errors
 from lessor.core.ops import Held
 from lessor.errors import (
+    Cancelled,
+    Closed,
     ConfigError,
     Draining,
     Fenced,
@@ -40,6 +42,8 @@ EXAMPLES: list[LessorError] = [
     QueueFull("r", holder="host:1", token=7, remaining=1.5, position=3),
     Draining("r", token=7),
     StillWorking("r", token=7, in_flight=2),
+    Closed("this client is closed"),
+    Cancelled("the wait was cancelled"),
 ]
 
 
@@ -93,7 +97,7 @@ def test_a_cause_is_kept() -> None:
     [
         (EXAMPLES[1], ["'r'", "host:1", "token 7", "1.5 s"]),
         (EXAMPLES[2], ["another waiter"]),
-        (EXAMPLES[3], ["this very thread", "try_acquire"]),
+        (EXAMPLES[3], ["this very thread", "bound the wait"]),
         (EXAMPLES[4], ["'r'", "token 7", "expired"]),
         (EXAMPLES[5], ["2.5 s"]),
         (EXAMPLES[6], ["token 7", "token 9"]),

@@ -20,6 +20,8 @@ from lessor.core.lease import Contender, Record
 from lessor.core.ops import Event, EventKind, Loss
 from lessor.core.timing import Renewal, Timing
 from lessor.errors import (
+    Cancelled,
+    Closed,
     ConfigError,
     Draining,
     Fenced,
@@ -35,6 +37,7 @@ from lessor.errors import (
 from lessor.patterns.semaphore import AsyncSemaphore, Semaphore
 from lessor.patterns.session import AsyncSession, Session
 from lessor.patterns.several import AsyncBundle, Bundle
+from lessor.runtime.cancellation import Cancellation
 
 if TYPE_CHECKING:
     from lessor.client.aio import AsyncClient, AsyncGrant, AsyncPlace
@@ -58,7 +61,10 @@ __all__ = [
     "AsyncSession",
     "AsyncTerm",
     "Bundle",
+    "Cancellation",
+    "Cancelled",
     "Client",
+    "Closed",
     "ConfigError",
     "Contender",
     "Draining",

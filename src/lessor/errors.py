@@ -10,6 +10,8 @@
     ├── Draining           the lease takes no more work
     ├── StillWorking       a drain's time is over, and work goes on; also a TimeoutError
     ├── Fenced             a guard refused a stale token
+    ├── Closed             the client was closed
+    ├── Cancelled          the wait was cancelled
     ├── StoreUnavailable   the store can't be asked, or didn't answer in time
     └── ConfigError        the settings can't work; also a ValueError
         └── InvalidResource    the name can't be used
@@ -134,6 +136,14 @@ class StoreUnavailable(LessorError):
         self.op = op
         during = f" during {op}" if op else ""
         super().__init__(f"{store}: {detail}{during}")
+
+
+class Closed(LessorError):
+    """The client was closed: before this call, or while it waited."""
+
+
+class Cancelled(LessorError):
+    """The wait was ended by its `Cancellation`. Nothing was acquired, and the place in the queue is given up."""
 
 
 class ConfigError(LessorError, ValueError):

@@ -120,7 +120,7 @@ MUTANTS = {
     ),
     "body of a thread entered without the lease": (
         "client/sync.py",
-        "            if isinstance(decision, GiveUp):\n                raise decision.error",
+        "            if isinstance(decision, GiveUp):\n                engine.require_open()\n                raise decision.error",
         (
             "            if isinstance(decision, GiveUp):\n"
             "                return Lease(engine, claim.op, terms.timing, Take(0, sent + 10**10), sent, None)"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from lessor.client.base import BaseClient
 from lessor.client.calls import call, call_each
-from lessor.client.crowd import check_places, dispose, granted, let_go, settle, tell_where
+from lessor.client.crowd import all_terms, check_places, dispose, granted, let_go, settle, tell_where
 from lessor.client.errand import Errand
 from lessor.client.grant import BaseGrant, request, transactional
 from lessor.client.lease_async import AsyncLease, hold
@@ -17,9 +17,9 @@ from lessor.client.place import BasePlace, give_up, soonest
 from lessor.client.terms import (
     FOR_EVER_NS,
     check_force,
-    check_parent,
     check_prefix,
     drop_claim,
+    go_on,
     make_claim,
     start_over,
 )
@@ -429,13 +429,12 @@ class AsyncClient(BaseClient):
             if isinstance(decision, Take):
                 return hold(engine, claim.op, terms, decision, sent)
             if isinstance(decision, GiveUp):
+                engine.require_open()
                 raise decision.error
             if isinstance(decision, Sleep):
-                if pause_ns == FOR_EVER_NS and claim.wait_until_ns is None:
+                if pause_ns == FOR_EVER_NS and claim.wait_until_ns is None and not terms.cancels:
                     self._refuse_deadlock(asyncio.current_task(), claim.op.resource, outcome)
-                called = await self._sleep((claim,), min(decision.until_ns, pause_ns))
-                engine.require_open()
-                check_parent(engine, terms)
+                called = await self._sleep((claim,), min(decision.until_ns, pause_ns), (terms,))
                 if not called and clock.now() >= pause_ns:
                     return None
             if isinstance(decision, StartOver):
@@ -469,12 +468,10 @@ class AsyncClient(BaseClient):
 
     async def _pause(self, places: Sequence[AsyncPlace], until_ns: int) -> None:
         """Wait until then, or until one of them is called."""
-        await self._sleep([place._claim for place in places], until_ns)
-        self._engine.require_open()
-        check_parent(self._engine, places[0]._terms)
+        await self._sleep([place._claim for place in places], until_ns, all_terms(places))
 
-    async def _sleep(self, claims: Sequence[Claim], until_ns: int) -> bool:
-        """Wait until then, or until one of them is called; return whether it was."""
+    async def _sleep(self, claims: Sequence[Claim], until_ns: int, terms: Sequence[Terms]) -> bool:
+        """Wait until then, or until one of them is called; return whether it was. Raise if the wait is to end."""
         waiters = self._engine.waiters
         loop = asyncio.get_running_loop()
         called = asyncio.Event()
@@ -485,9 +482,19 @@ class AsyncClient(BaseClient):
 
         for claim in claims:
             waiters.ring(claim.op.lease_id, bell)
-        with contextlib.suppress(TimeoutError):
+        cancels = [cancel for one in terms for cancel in one.cancels]
+        try:
+            for cancel in cancels:
+                cancel._watch(called, bell)
             async with asyncio.timeout(max(0, until_ns - self._engine.clock.now()) / 1e9):
                 await called.wait()
+        except TimeoutError:
+            pass
+        finally:
+            for cancel in cancels:
+                cancel._forget(called)
         for claim in claims:
             waiters.mute(claim.op.lease_id)  # a call that comes while we ask is for the next time
+        for one in terms:
+            go_on(self._engine, one)
         return called.is_set()

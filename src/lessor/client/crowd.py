@@ -11,6 +11,7 @@ from lessor.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from lessor.client.options import Terms
     from lessor.client.place import BasePlace
     from lessor.core.ops import Outcome
     from lessor.runtime.engine import Engine
@@ -69,6 +70,11 @@ def tell_where(engine: Engine, places: Sequence[BasePlace]) -> None:
     for place in places:
         if not place._claim.op.notify:
             place._claim.op = place._claim.op._replace(notify=engine.waiters.address)
+
+
+def all_terms(places: Iterable[BasePlace]) -> list[Terms]:
+    """Return the terms of the places, those that share them once."""
+    return list({id(place._terms): place._terms for place in places}.values())
 
 
 def granted(places: Sequence[BasePlace]) -> Any:

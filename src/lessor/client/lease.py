@@ -182,7 +182,7 @@ class ChildLease(Under, Lease):
 
 def hold(engine: Engine, op: Acquire, terms: Terms, take: Take, sent_ns: int) -> Lease:
     """Make the lease of what was granted, to this thread, and have it renewed."""
-    timing, _, max_hold_ns, stall_after_ns, _, parent = terms
+    timing, _, max_hold_ns, stall_after_ns, _, parent, _ = terms
     make = Lease if parent is None else partial(ChildLease, parent=parent)
     lease = make(engine, op, timing, take, sent_ns, threading.current_thread(), max_hold_ns, stall_after_ns)
     engine.hold(lease)

@@ -226,7 +226,7 @@ class AsyncChildLease(Under, AsyncLease):
 
 def hold(engine: Engine, op: Acquire, terms: Terms, take: Take, sent_ns: int) -> AsyncLease:
     """Make the lease of what was granted, to this task, and have it renewed."""
-    timing, _, max_hold_ns, stall_after_ns, _, parent = terms
+    timing, _, max_hold_ns, stall_after_ns, _, parent, _ = terms
     loop = asyncio.get_running_loop()
     make = AsyncLease if parent is None else partial(AsyncChildLease, parent=parent)
     lease = make(engine, op, timing, take, sent_ns, asyncio.current_task(loop), max_hold_ns, stall_after_ns)

@@ -9,6 +9,7 @@ from lessor.core.lease import encode_metadata, encode_state
 from lessor.core.ops import LONGEST_RESERVATION_NS, Release
 from lessor.core.timing import Renewal, Timing, to_ns
 from lessor.errors import ConfigError
+from lessor.runtime.cancellation import Cancellation
 from lessor.runtime.tenure import Tenure
 from lessor.stores.base import Capability
 
@@ -52,6 +53,8 @@ class Options(TypedDict, total=False):
     """With so many waiters there already, raise `QueueFull` rather than wait."""
     recover: bool
     """If it is held beyond its holder's ``soft``, have that lease ended: it is free at the expiry already promised."""
+    cancel: Cancellation | None
+    """Ends the wait: once ``cancel.cancel()`` is called, in any thread, the call that waits raises `Cancelled`."""
     parent: Tenure | None
     """A lease that this one is to stand under: it ends with it. With ``ttl=None`` it lasts exactly as long, and the
     parent's renewals are its own."""
@@ -68,6 +71,7 @@ class Terms(NamedTuple):
     extras: tuple[Any, ...] = ()
     """What the request has from its ``metadata`` on, if there is anything."""
     parent: Tenure | None = None
+    cancels: tuple[Cancellation, ...] = ()
 
 
 def check_renewal(renewal: Any) -> Renewal:
@@ -121,6 +125,7 @@ class TermsBook:
             _optional_ns(options, "stall_after", most=None),
             self._extras(options, parent, hold_ns) if options else (),
             parent,
+            _check_cancel(options.get("cancel")),
         )
 
     def _timing(self, ttl: Duration | Timing, renewal: Renewal | str | None) -> Timing:
@@ -233,6 +238,14 @@ def _check_parent(parent: Any) -> Tenure | None:
     if parent is None or isinstance(parent, Tenure):
         return parent
     raise ConfigError(f"a parent is a lease that is held here, not {type(parent).__name__}")
+
+
+def _check_cancel(cancel: Any) -> tuple[Cancellation, ...]:
+    if cancel is None:
+        return ()
+    if isinstance(cancel, Cancellation):
+        return (cancel,)
+    raise ConfigError(f"cancel is a lessor.Cancellation, not {type(cancel).__name__}")
 
 
 def _optional_ns(options: Any, name: str, *, most: int | None = LONGEST_NS) -> int | None:

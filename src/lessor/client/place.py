@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lessor.client.terms import FOR_EVER_NS, check_wait, drop_claim, start_over
+from lessor.client.terms import FOR_EVER_NS, check_wait, drop_claim, go_on, start_over
 from lessor.core.claim import GiveUp, Sleep, StartOver, Take
 from lessor.core.ops import Loss
 from lessor.errors import ConfigError, LeaseHeld
@@ -65,11 +65,12 @@ class BasePlace:
 
     def _until(self, timeout: Duration | None) -> int:
         """Return until when to wait, if there is something to wait for."""
-        self._engine.require_open()
         self._require_open()
+        go_on(self._engine, self._terms)
         return FOR_EVER_NS if timeout is None else self._engine.clock.now() + check_wait(timeout)
 
     def _require_open(self) -> None:
+        self._engine.require_open()
         if not self._open:
             raise ConfigError(f"the place in the queue for {self.resource!r} was given up")
         if not self._is_ours():

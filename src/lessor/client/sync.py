@@ -6,7 +6,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from lessor.client.base import BaseClient
-from lessor.client.crowd import batches, check_places, dispose, granted, let_go, settle
+from lessor.client.crowd import all_terms, batches, check_places, dispose, granted, let_go, settle
 from lessor.client.grant import BaseGrant, request, transactional
 from lessor.client.lease import Lease, hold
 from lessor.client.options import require
@@ -14,9 +14,9 @@ from lessor.client.place import BasePlace, give_up, soonest
 from lessor.client.terms import (
     FOR_EVER_NS,
     check_force,
-    check_parent,
     check_prefix,
     drop_claim,
+    go_on,
     make_claim,
     start_over,
 )
@@ -414,9 +414,11 @@ class Client(BaseClient):
         """Wait until then, or until one of them is called."""
         engine = self._engine
         seconds = max(0, until_ns - engine.clock.now()) / 1e9
-        engine.waiters.wait([place._claim.op.lease_id for place in places], seconds)
-        engine.require_open()
-        check_parent(engine, places[0]._terms)
+        terms = all_terms(places)
+        cancels = [cancel for one in terms for cancel in one.cancels]
+        engine.waiters.wait([place._claim.op.lease_id for place in places], seconds, cancels)
+        for one in terms:
+            go_on(engine, one)
 
     def _pursue(self, claim: Claim, terms: Terms, pause_ns: int, sent: int) -> Lease | None:
         """Ask until it is settled, but at least once; None: it is not by ``pause_ns``, and we keep our place.
@@ -431,14 +433,14 @@ class Client(BaseClient):
             if isinstance(decision, Take):
                 return hold(engine, claim.op, terms, decision, sent)
             if isinstance(decision, GiveUp):
+                engine.require_open()
                 raise decision.error
             if isinstance(decision, Sleep):
-                if pause_ns == FOR_EVER_NS and claim.wait_until_ns is None:
+                if pause_ns == FOR_EVER_NS and claim.wait_until_ns is None and not terms.cancels:
                     self._refuse_deadlock(threading.current_thread(), claim.op.resource, outcome)
                 pause = max(0, min(decision.until_ns, pause_ns) - clock.now()) / 1e9
-                called = engine.waiters.wait((claim.op.lease_id,), pause)
-                engine.require_open()
-                check_parent(engine, terms)
+                called = engine.waiters.wait((claim.op.lease_id,), pause, terms.cancels)
+                go_on(engine, terms)
                 if not called and clock.now() >= pause_ns:
                     return None
             if isinstance(decision, StartOver):

@@ -68,9 +68,11 @@ def check_wait(wait: Duration) -> int:
 
 def make_claim(engine: Engine, resource: str, terms: Terms, wait: Duration | None) -> Claim:
     """Return a fresh attempt, with a lease id of its own, at a resource whose name was checked."""
-    timing, ttl_ns, _, _, extras, parent = terms
+    timing, ttl_ns, _, _, extras, parent, cancels = terms
     if parent is not None:
         refuse_cycle(resource, parent)
+    for cancel in cancels:
+        cancel.check()
     wait_ns = None if wait is None else check_wait(wait)
     now = engine.clock.mark()
     op = Acquire(
@@ -96,6 +98,14 @@ def refuse_cycle(resource: str, parent: Tenure) -> None:
         if above.resource == resource:
             raise ConfigError(f"{resource!r} can't stand under {parent.resource!r}, which is or stands under it")
         above = above.parent
+
+
+def go_on(engine: Engine, terms: Terms) -> None:
+    """Raise if there is nothing to wait for any more: closed, cancelled, or without the parent that it needs."""
+    engine.require_open()
+    for cancel in terms.cancels:
+        cancel.check()
+    check_parent(engine, terms)
 
 
 def check_parent(engine: Engine, terms: Terms) -> None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 MOST_SLOTS = 1000
 AT_THE_GATE = ("priority", "queue_limit")
 """What is said about waiting, which is done there."""
-AT_BOTH = ("parent", "metadata")
+AT_BOTH = ("parent", "metadata", "cancel")
 
 
 class Slots(NamedTuple):

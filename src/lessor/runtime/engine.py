@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from lessor.core.clock import SECOND
 from lessor.core.holder import Over
 from lessor.core.ops import Loss, Release
-from lessor.errors import ConfigError
+from lessor.errors import Closed
 from lessor.runtime.batcher import Batcher
 from lessor.runtime.host import HERE
 from lessor.runtime.ids import Ids
@@ -110,7 +110,7 @@ class Engine:
     def require_open(self) -> None:
         """Refuse to work once closed; in a forked child, open the store anew first."""
         if self.closed:
-            raise ConfigError("this client is closed")
+            raise Closed("this client is closed")
         if self._forked:
             with self._reopening:
                 if self._forked:

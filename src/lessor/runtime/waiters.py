@@ -6,6 +6,7 @@ Where the store can't push, or the call goes astray, nothing is lost: a waiter k
 from __future__ import annotations
 
 import threading
+from functools import partial
 from typing import TYPE_CHECKING
 
 from lessor.core.ops import Notice, Summons
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from lessor.core.ops import Event
+    from lessor.runtime.cancellation import Cancellation
     from lessor.runtime.host import Host
     from lessor.stores.base import Store, Subscription
 
@@ -80,21 +82,33 @@ class Waiters:
             if callable(self._bells.get(lease_id)):
                 self._bells[lease_id] = False
 
-    def wait(self, lease_ids: Sequence[str], seconds: float) -> bool:
-        """Wait in this thread for a call for one of these ids, and return whether it came."""
+    def wait(self, lease_ids: Sequence[str], seconds: float, cancels: Sequence[Cancellation] = ()) -> bool:
+        """Wait in this thread for a call for one of these ids, and return whether it came, or the wait was cancelled."""
         # The same bell each time, until it leaves: the listener knows the thread that reads by its bell.
         bell = self._waiting.get(lease_ids[0]) or Bell()
         for lease_id in lease_ids:
             self._waiting[lease_id] = bell
             self.ring(lease_id, bell.ring)
-        if self._listener is None:
-            bell.wait(seconds)
-        else:
-            self._listener.wait(bell, seconds)
+        try:
+            for cancel in cancels:
+                cancel._watch(bell, partial(self._rouse, bell))
+            if self._listener is None:
+                bell.wait(seconds)
+            else:
+                self._listener.wait(bell, seconds)
+        finally:
+            for cancel in cancels:
+                cancel._forget(bell)
         called = bell.answer()
         if not called and self._listener is not None:
             self._listener.leave(bell)  # who knows when it comes back; and others want to be called
         return called
+
+    def _rouse(self, bell: Bell) -> None:
+        """Wake the thread with this bell, which may be the one that reads."""
+        bell.ring()
+        if self._listener is not None:
+            self._listener.disturb()
 
     def leave(self, lease_id: str) -> None:
         """Expect no more calls for this id."""

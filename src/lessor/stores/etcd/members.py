@@ -8,7 +8,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from lessor.core.clock import MILLISECOND, SECOND
-from lessor.errors import ConfigError, LessorError, StoreUnavailable
+from lessor.errors import LessorError, StoreUnavailable
 from lessor.stores.etcd.messages import LOGIN, TRANSACTION, decode, inside
 from lessor.stores.etcd.trouble import Elsewhere, NotLoggedIn, silence
 from lessor.stores.etcd.wire import Wire
@@ -179,7 +179,7 @@ class Members:
 
     def _connection(self, give_up: int) -> Wire:
         if self._closed:
-            raise ConfigError("the store is closed")
+            raise StoreUnavailable("etcd", "the store is closed")
         while True:
             with self._lock:
                 wire = self._idle.pop() if self._idle else None

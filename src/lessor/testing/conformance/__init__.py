@@ -24,6 +24,7 @@ from lessor.testing.conformance.semaphores import Semaphores
 from lessor.testing.conformance.sessions import Sessions
 from lessor.testing.conformance.several import Several
 from lessor.testing.conformance.singletons import Singletons
+from lessor.testing.conformance.stopping import Stopping
 from lessor.testing.conformance.tokens import Tokens
 from lessor.testing.conformance.waiting import Waiting
 from lessor.testing.conformance.watching import Watching
@@ -50,6 +51,7 @@ class StoreConformance(
     Draining,
     Singletons,
     Watching,
+    Stopping,
     Cancellation,
     Batches,
     Naming,

@@ -8,7 +8,7 @@ import pytest
 
 from lessor.core.claim import REFRESH_NS
 from lessor.core.ops import Acquire
-from lessor.errors import ConfigError, StoreUnavailable
+from lessor.errors import Closed, ConfigError, StoreUnavailable
 from lessor.runtime.clock import SYSTEM
 from lessor.stores.base import Capability
 from lessor.testing.conformance.base import PATIENCE, Case, Thread, pass_time, require, until
@@ -71,7 +71,7 @@ class Queueing(Case):
         waiting = Thread(lambda: face.wait(place, PATIENCE))
         until(lambda: any(map(callable, list(face.client._engine.waiters._bells.values()))), "the waiting")
         face.result(face.client.close())
-        with pytest.raises(ConfigError, match="closed"):
+        with pytest.raises(Closed):
             waiting.result(GONE_WITHIN)
         until(lambda: queue_length(other, "job") == 0, "the end of the place", GONE_WITHIN)
 
