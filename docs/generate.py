@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import enum
 import inspect
 import os
@@ -33,11 +34,13 @@ from lessor import (
     LessorError,
     Loss,
     Options,
+    Parent,
     Place,
     Record,
     Renewal,
     Semaphore,
     Session,
+    SessionOptions,
     Skipped,
     State,
     Term,
@@ -58,6 +61,8 @@ if TYPE_CHECKING:
 
 ELECTION = (Term, AsyncTerm, Campaign, AsyncCampaign, Observation, AsyncObservation)
 """What clients return, and nobody makes by hand."""
+LEASE = re.compile(r"\b[LAH]\b")
+"""A type variable for the kind of lease, in a signature."""
 HERE = os.path.dirname(os.path.abspath(__file__))
 NOTICE = "<!-- Written by docs/generate.py: change the code and its docstrings, not this page. -->\n"
 MISSING = inspect.Parameter.empty
@@ -154,11 +159,13 @@ def api_page() -> str:
     faces: list[type] = [Client, AsyncClient, Lease, AsyncLease, Place, AsyncPlace, Grant, AsyncGrant]
     patterns: list[type] = [Session, AsyncSession, Bundle, AsyncBundle, Semaphore, AsyncSemaphore]
     for cls in (*faces, *patterns, *ELECTION, Cancellation):
-        parts += _class(cls)
+        lease = "AsyncLease" if cls.__name__.startswith("Async") else "Lease"
+        parts += [LEASE.sub(lease, part) if part.startswith("```") else part for part in _class(cls)]
     for function in (lessor.drain_on_sigterm, lessor.current_lease):
         parts += [f"## {function.__name__}()", _code(function.__name__ + _signature(function)), _doc(function)]
-    parts += _options(Options)
-    for record in (Record, Contender, Leader, Event, Timing):
+    parts += _options(Options, SessionOptions)
+    parts += _options(SessionOptions)
+    for record in (Record, Parent, Contender, Leader, Event, Timing):
         parts += _tuple(record)
     for words in (State, Loss, EventKind, Renewal, Skipped):
         parts += _enum(words)
@@ -261,10 +268,15 @@ def _members(cls: type) -> Iterator[tuple[str, Any]]:
                 yield name, member
 
 
-def _options(cls: Any) -> Iterator[str]:
+def _options(cls: Any, *bases: Any) -> Iterator[str]:
+    """Return the keys of a TypedDict, and of the ones that it extends, which Python itself forgets."""
     yield f"## {cls.__name__}"
     yield _doc(cls)
-    annotations, about = _annotations(cls), _attribute_docs_of_all(cls)
+    annotations: dict[str, object] = {}
+    about: dict[str, str] = {}
+    for one in (*bases, cls):
+        annotations |= _annotations(one)
+        about |= _attribute_docs_of_all(one)
     lines = ["| option | type | |", "|---|---|---|"]
     for name, annotation in annotations.items():
         kind = _annotation(annotation).replace("|", "\\|")
@@ -277,16 +289,14 @@ def _tuple(cls: Any) -> Iterator[str]:
     yield _doc(cls)
     annotations, about = _annotations(cls), _attribute_docs_of_all(cls)
     lines = ["| field | type | |", "|---|---|---|"]
-    for name in cls._fields:
+    defaults = _defaults(cls)
+    for name, default in defaults.items():
         kind = _annotation(annotations[name]).replace("|", "\\|")
-        default = cls._field_defaults.get(name, MISSING)
         text = about.get(name, "") if default is MISSING else about.get(name, f"default `{default!r}`")
         lines.append(f"| `{name}` | `{kind}` | {_markdown(text)} |")
     yield "\n".join(lines)
-    for name, member in vars(cls).items():
-        if name.startswith("_"):
-            continue
-        if isinstance(member, property) and name not in cls._fields:
+    for name, member in _members(cls):
+        if isinstance(member, property) and name not in defaults:
             yield f"`{name}`: {_doc(member)}"
         elif isinstance(member, classmethod):
             yield _code(f"{cls.__name__}.{name}{_signature(member.__func__)}")
@@ -294,6 +304,13 @@ def _tuple(cls: Any) -> Iterator[str]:
         elif inspect.isfunction(member):
             yield _code(f"{name}{_signature(member)}")
             yield _doc(member)
+
+
+def _defaults(cls: Any) -> dict[str, object]:
+    """Return the fields of a dataclass or a named tuple, each with its default."""
+    if not dataclasses.is_dataclass(cls):
+        return {name: cls._field_defaults.get(name, MISSING) for name in cls._fields}
+    return {one.name: MISSING if one.default is dataclasses.MISSING else one.default for one in dataclasses.fields(cls)}
 
 
 def _enum(cls: type[enum.Enum]) -> Iterator[str]:

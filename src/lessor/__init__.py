@@ -12,12 +12,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lessor.client.lease import Lease
-from lessor.client.options import Options
+from lessor.client.lease import Lease, current_lease
 from lessor.client.sync import Client, Grant, Place
 from lessor.core.holder import State
-from lessor.core.lease import Contender, Record
-from lessor.core.ops import Event, EventKind, Loss
+from lessor.core.ops import EventKind, Loss
 from lessor.core.timing import Renewal, Timing
 from lessor.errors import (
     Cancelled,
@@ -34,6 +32,7 @@ from lessor.errors import (
     StoreUnavailable,
     WouldDeadlock,
 )
+from lessor.patterns.options import Options, SessionOptions
 from lessor.patterns.semaphore import AsyncSemaphore, Semaphore
 from lessor.patterns.session import AsyncSession, Session
 from lessor.patterns.several import AsyncBundle, Bundle
@@ -42,11 +41,12 @@ from lessor.runtime.cancellation import Cancellation
 if TYPE_CHECKING:
     from lessor.client.aio import AsyncClient, AsyncGrant, AsyncPlace
     from lessor.client.lease_async import AsyncLease
+    from lessor.core.view import Contender, Event, Parent, Record
     from lessor.patterns.campaign import Term
     from lessor.patterns.campaign_async import AsyncTerm
     from lessor.patterns.election import Leader
     from lessor.patterns.sigterm import drain_on_sigterm
-    from lessor.patterns.singleton import SKIPPED, Skipped, current_lease
+    from lessor.patterns.singleton import SKIPPED, Skipped
 
 __version__ = "0.1.0.dev0"
 
@@ -80,12 +80,14 @@ __all__ = [
     "LessorError",
     "Loss",
     "Options",
+    "Parent",
     "Place",
     "QueueFull",
     "Record",
     "Renewal",
     "Semaphore",
     "Session",
+    "SessionOptions",
     "Skipped",
     "State",
     "StillWorking",
@@ -106,18 +108,23 @@ _LATER = {
     "AsyncLease": "lessor.client.lease_async",
     "AsyncPlace": "lessor.client.aio",
     "AsyncTerm": "lessor.patterns.campaign_async",
+    "Contender": "lessor.core.view",
+    "Event": "lessor.core.view",
     "Leader": "lessor.patterns.election",
+    "Parent": "lessor.core.view",
+    "Record": "lessor.core.view",
     "SKIPPED": "lessor.patterns.singleton",
     "Skipped": "lessor.patterns.singleton",
     "Term": "lessor.patterns.campaign",
-    "current_lease": "lessor.patterns.singleton",
     "drain_on_sigterm": "lessor.patterns.sigterm",
 }
 
 
-def __getattr__(name: str) -> object:
-    if name in _LATER:
-        from importlib import import_module  # noqa: PLC0415
+if not TYPE_CHECKING:  # else a type checker would take any name for one of ours
 
-        return getattr(import_module(_LATER[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name: str) -> object:
+        if name in _LATER:
+            from importlib import import_module  # noqa: PLC0415
+
+            return getattr(import_module(_LATER[name]), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -136,7 +136,8 @@ def hold_election(url: str, folder: Path, *, rounds: int, ttl: float, seed: int)
             for face in FACES:
                 field.start(face)
             for number in range(rounds + 1):
-                name, token, _ = field.leader_after(client, token)
+                leader = field.leader_after(client, token)
+                name, token = leader.holder, leader.token
                 time.sleep(dice.uniform(0.05, 0.25))
                 if number == rounds:
                     break

@@ -2,39 +2,39 @@ from __future__ import annotations
 
 import pytest
 
-from lessor import Leader
-from lessor.core.ops import Event, EventKind
+from lessor import Event, EventKind, Leader
+from lessor.core.view import EPOCH
 from lessor.patterns.drain import Intake
 from lessor.patterns.election import FIRST_REST, LONGEST_REST, Leaders, Rest
 
 
-def event(kind: EventKind, token: int, ttl_ns: int = 0, resource: str = "x") -> Event:
-    return Event(kind, resource, token, "somebody", 7, ttl_ns)
+def event(kind: EventKind, token: int, remaining: float = 0.0, resource: str = "x") -> Event:
+    return Event(kind, resource, token, "somebody", EPOCH, remaining)
 
 
 def test_a_grant_makes_a_leader_and_its_end_unmakes_it() -> None:
     leaders = Leaders("x")
     leaders.begin(None)
     assert leaders.changes(event(EventKind.GRANTED, 3))
-    assert leaders.leader == Leader("somebody", 3, 7)
+    assert leaders.leader == Leader("somebody", 3, EPOCH)
     assert leaders.changes(event(EventKind.RELEASED, 3))
     assert leaders.leader is None
 
 
 def test_what_happened_before_the_first_look_is_no_news() -> None:
     leaders = Leaders("x")
-    leaders.begin(Leader("b", 6, 1))
+    leaders.begin(Leader("b", 6, EPOCH))
     for old in (event(EventKind.GRANTED, 5), event(EventKind.RELEASED, 5), event(EventKind.GRANTED, 6)):
         assert not leaders.changes(old)
-    assert leaders.leader == Leader("b", 6, 1)
+    assert leaders.leader == Leader("b", 6, EPOCH)
 
 
 def test_a_revoked_leader_leads_until_the_expiry_already_promised() -> None:
     leaders = Leaders("x")
-    leaders.begin(Leader("b", 6, 1))
-    assert not leaders.changes(event(EventKind.REVOKED, 6, ttl_ns=100))
+    leaders.begin(Leader("b", 6, EPOCH))
+    assert not leaders.changes(event(EventKind.REVOKED, 6, remaining=0.1))
     assert leaders.changes(event(EventKind.EXPIRED, 6))
-    leaders.begin(Leader("b", 6, 1))
+    leaders.begin(Leader("b", 6, EPOCH))
     assert leaders.changes(event(EventKind.REVOKED, 6))
 
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from lessor.core.lease import Record
+from lessor.core.view import EPOCH, Record
 from lessor.errors import ConfigError
 from lessor.patterns.semaphore import Slots, at_gate, at_slot
 from lessor.patterns.several import Order
@@ -71,8 +71,8 @@ def test_nothing_is_kept_that_comes_after_what_is_waited_for() -> None:
     assert (order.held, order.missing) == ({"a": 1}, ["b", "c", "d"])
 
 
-def record(resource: str, remaining_ns: int) -> Record:
-    return Record(resource, f"holder of {resource}", 7, 10, remaining_ns, 0, 0, 0)
+def record(resource: str, remaining: float) -> Record:
+    return Record(resource, f"holder of {resource}", 7, 10, remaining, EPOCH, EPOCH, 0)
 
 
 def test_a_free_slot_is_looked_for_from_any_place_on() -> None:
@@ -86,7 +86,7 @@ def test_a_free_slot_is_looked_for_from_any_place_on() -> None:
 
 def test_who_gets_no_slot_is_told_which_is_free_first() -> None:
     slots = Slots.of("pool", 2)
-    error = slots.taken([record("pool/0", 9_000_000_000), record("pool/1", 5_000_000_000)])
+    error = slots.taken([record("pool/0", 9.0), record("pool/1", 5.0)])
     assert (error.resource, error.holder, error.remaining) == ("pool", "holder of pool/1", 5.0)
     assert slots.taken([None, None]).holder == ""
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from lessor.client.watch_async import AsyncWatch
-    from lessor.core.ops import Event
+    from lessor.core.view import Event
     from lessor.runtime.watch import Watch
 
 GRANTED, RELEASED = EventKind.GRANTED, EventKind.RELEASED

@@ -9,8 +9,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from lessor.cli.durations import shown
-from lessor.cli.screen import plain, stamp
-from lessor.runtime.clock import SYSTEM
+from lessor.cli.screen import now, plain
+from lessor.core.view import iso
 
 if TYPE_CHECKING:
     from lessor.core.ops import Loss
@@ -92,8 +92,9 @@ class Report:
 
     def _say(self, event: str, text: str | None, **fields: object) -> None:
         if self._json:
-            at = stamp(SYSTEM.wall_us())
-            line = json.dumps({"event": event, "at": at, "resource": self._resource, **fields}, ensure_ascii=False)
+            line = json.dumps(
+                {"event": event, "at": iso(now()), "resource": self._resource, **fields}, ensure_ascii=False
+            )
         elif text is not None:
             line = "lessor: " + plain(text)
         else:

@@ -6,11 +6,15 @@ import os
 import shutil
 import sys
 import unicodedata
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
+
+from lessor.cli.durations import shown
+from lessor.core.view import instant
+from lessor.runtime.clock import SYSTEM
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
     from typing import TextIO
 
 STYLES: Final = {
@@ -91,11 +95,16 @@ def pad(text: str, columns: int, *, right: bool = False) -> str:
     return space + text if right else text + space
 
 
-def stamp(microseconds: int) -> str:
-    """Return a wall-clock time in UTC, for programs."""
-    return datetime.fromtimestamp(microseconds / 1e6, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+def now() -> datetime:
+    """Return the time, in UTC."""
+    return instant(SYSTEM.wall_us())
 
 
-def clock_time(microseconds: int) -> str:
-    """Return a wall-clock time here, for people."""
-    return datetime.fromtimestamp(microseconds / 1e6, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+def clock_time(when: datetime) -> str:
+    """Return a time in the local time zone, for people."""
+    return when.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def ago(when: datetime) -> str:
+    """Return how long ago that was, for people."""
+    return shown(max(0.0, (now() - when).total_seconds()))

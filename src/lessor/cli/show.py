@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lessor.cli.codes import NOTHING
 from lessor.cli.durations import shown
-from lessor.cli.screen import Cell, Screen, clock_time, plain, stamp
+from lessor.cli.screen import Cell, Screen, ago, clock_time, plain
 from lessor.client.sync import Client
-from lessor.runtime.clock import SYSTEM
 
 if TYPE_CHECKING:
     import argparse
 
-    from lessor.core.lease import Contender, Record
+    from lessor.core.view import Record
 
 
 def ls(args: argparse.Namespace) -> int:
@@ -26,11 +25,10 @@ def ls(args: argparse.Namespace) -> int:
         for record in records:
             screen.line(record.resource)
     elif args.json:
-        screen.line(json.dumps([as_json(record) for record in records], indent=2, ensure_ascii=False))
+        screen.line(json.dumps([record.as_dict() for record in records], indent=2, ensure_ascii=False))
     elif records or not screen.terminal:
-        now = SYSTEM.wall_us()
         head = ("RESOURCE", "HOLDER", "TOKEN", "ENDS IN", "TTL", "HELD FOR", "WAITING", "NOTE")
-        screen.table(head, [_row(record, now) for record in records])
+        screen.table(head, [_row(record) for record in records])
     else:
         screen.line(screen.paint("nothing is held here", "dim"))
     return 0
@@ -42,7 +40,7 @@ def show(args: argparse.Namespace) -> int:
         record = client.get(args.resource)
     screen = Screen()
     if args.json:
-        found = {"resource": args.resource, "held": False} if record is None else {**as_json(record), "held": True}
+        found = {"resource": args.resource, "held": False} if record is None else {**record.as_dict(), "held": True}
         screen.line(json.dumps(found, indent=2, ensure_ascii=False))
     elif record is None:
         screen.line(f"{plain(args.resource)} is {screen.paint('free', 'green')}")
@@ -57,9 +55,8 @@ def contenders(args: argparse.Namespace) -> int:
         waiters = client.contenders(args.resource)
     screen = Screen()
     if args.json:
-        screen.line(json.dumps([_waiter_as_json(waiter) for waiter in waiters], indent=2, ensure_ascii=False))
+        screen.line(json.dumps([waiter.as_dict() for waiter in waiters], indent=2, ensure_ascii=False))
     elif waiters or not screen.terminal:
-        now = SYSTEM.wall_us()
         screen.table(
             ("TURN", "HOLDER", "PRIORITY", "WAITING FOR"),
             [
@@ -67,7 +64,7 @@ def contenders(args: argparse.Namespace) -> int:
                     Cell(turn, right=True),
                     Cell(waiter.holder, "cyan"),
                     Cell(waiter.priority, "dim", right=True),
-                    Cell(shown(max(0, now - waiter.since_us) / 1e6), right=True),
+                    Cell(ago(waiter.since), right=True),
                 ]
                 for turn, waiter in enumerate(waiters, 1)
             ],
@@ -77,69 +74,44 @@ def contenders(args: argparse.Namespace) -> int:
     return 0
 
 
-def _waiter_as_json(waiter: Contender) -> dict[str, Any]:
-    return {"holder": waiter.holder, "since": stamp(waiter.since_us), "priority": waiter.priority}
-
-
-def as_json(record: Record) -> dict[str, Any]:
-    """Return the record as JSON has it: durations in seconds, times in UTC."""
-    return {
-        "resource": record.resource,
-        "holder": record.holder,
-        "token": record.token,
-        "ttl": record.ttl,
-        "remaining": record.remaining,
-        "granted": stamp(record.granted_us),
-        "renewed": stamp(record.renewed_us),
-        "renewals": record.renewals,
-        "metadata": dict(record.metadata),
-        "parent": record.parent and {"resource": record.parent[0], "token": record.parent[1]},
-        "revoked": record.revoked,
-        "reserved_for": record.reserved_for,
-        "queue": [_waiter_as_json(waiter) for waiter in record.queue],
-    }
-
-
 def _note(record: Record) -> str:
     if record.revoked:
         return "revoked"
     return f"reserved for {record.reserved_for}" if record.reserved_for else ""
 
 
-def _row(record: Record, now_us: int) -> list[Cell]:
+def _row(record: Record) -> list[Cell]:
     return [
         Cell(record.resource, "cyan"),
         Cell(record.holder),
         Cell(record.token, "dim"),
         Cell(shown(record.remaining), "yellow" if record.revoked else "green", right=True),
         Cell(shown(record.ttl), right=True),
-        Cell(shown(max(0, now_us - record.granted_us) / 1e6), right=True),
+        Cell(ago(record.granted), right=True),
         Cell(len(record.queue), *(["magenta"] if record.queue else ["dim"]), right=True),
         Cell(_note(record), "yellow"),
     ]
 
 
 def _print(screen: Screen, record: Record) -> None:
-    now = SYSTEM.wall_us()
     fields = [
         ("resource", screen.paint(plain(record.resource), "cyan", "bold")),
         ("holder", plain(record.holder)),
         ("token", str(record.token)),
         ("ends in", screen.paint(f"{shown(record.remaining)} unless renewed", "green")),
         ("ttl", shown(record.ttl)),
-        ("granted", f"{clock_time(record.granted_us)} ({shown(max(0, now - record.granted_us) / 1e6)} ago)"),
+        ("granted", f"{clock_time(record.granted)} ({ago(record.granted)} ago)"),
         ("renewals", f"{record.renewals}"),
     ]
     if record.revoked:
         fields[3] = ("ends in", screen.paint(f"{shown(record.remaining)}: revoked, not renewed any more", "yellow"))
     if record.parent:
-        fields.append(("parent", f"{plain(record.parent[0])} (token {record.parent[1]})"))
+        fields.append(("parent", f"{plain(record.parent.resource)} (token {record.parent.token})"))
     if record.reserved_for:
         fields.append(("reserved", f"for {plain(record.reserved_for)}"))
     fields += [(f"metadata {plain(key)}", plain(value)) for key, value in sorted(record.metadata.items())]
     for place, waiter in enumerate(record.queue, 1):
-        since = shown(max(0, now - waiter.since_us) / 1e6)
-        fields.append((f"waiting {place}", f"{plain(waiter.holder)} (for {since})"))
+        fields.append((f"waiting {place}", f"{plain(waiter.holder)} (for {ago(waiter.since)})"))
     columns = max(len(name) for name, _ in fields)
     for name, value in fields:
         screen.line(f"{screen.paint(name.ljust(columns), 'dim')}  {value}" if screen.terminal else f"{name}\t{value}")

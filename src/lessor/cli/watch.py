@@ -7,14 +7,15 @@ import select
 import sys
 from typing import TYPE_CHECKING, Final
 
-from lessor.cli.screen import Screen, clock_time, pad, plain, stamp
+from lessor.cli.screen import Screen, clock_time, pad, plain
 from lessor.client.sync import Client
 from lessor.core.ops import EventKind
+from lessor.core.view import iso
 
 if TYPE_CHECKING:
     import argparse
 
-    from lessor.core.ops import Event
+    from lessor.core.view import Event
 
 LOOK: Final = 0.5
 """Seconds between two looks at whether anybody still reads what we print."""
@@ -35,26 +36,16 @@ def watch(args: argparse.Namespace) -> int:
         while not events.ended:
             events.poll(LOOK)
             while (event := events.take()) is not None:
-                screen.line(json.dumps(_as_json(event), ensure_ascii=False) if args.json else _line(screen, event))
+                screen.line(json.dumps(event.as_dict(), ensure_ascii=False) if args.json else _line(screen, event))
             _require_reader()
     return 0
-
-
-def _as_json(event: Event) -> dict[str, object]:
-    return {
-        "event": str(event.kind),
-        "at": stamp(event.at_us),
-        "resource": event.resource,
-        "token": event.token,
-        "holder": event.holder,
-    }
 
 
 def _line(screen: Screen, event: Event) -> str:
     kind, resource, holder = str(event.kind), plain(event.resource), plain(event.holder)
     if not screen.terminal:
-        return "\t".join((stamp(event.at_us), kind, resource, str(event.token), holder))
-    time = screen.paint(clock_time(event.at_us)[11:], "dim")
+        return "\t".join((iso(event.at), kind, resource, str(event.token), holder))
+    time = screen.paint(clock_time(event.at)[11:], "dim")
     word = screen.paint(kind.ljust(8), STYLE[event.kind])
     return (
         f"{time}  {word}  {screen.paint(pad(resource, 24), 'cyan')}  {screen.paint(str(event.token), 'dim')}  {holder}"

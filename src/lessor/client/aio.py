@@ -41,11 +41,12 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
     from typing import Any, ParamSpec, Self, TypeVar, Unpack
 
-    from lessor.client.options import Options, Terms
+    from lessor.client.options import Terms
     from lessor.core.claim import Claim
-    from lessor.core.lease import Contender, Record
     from lessor.core.timing import Duration, Timing
+    from lessor.core.view import Contender, Record
     from lessor.patterns.campaign_async import AsyncCampaign, AsyncObservation, AsyncTerm
+    from lessor.patterns.options import Options
     from lessor.patterns.several import AsyncBundle
     from lessor.patterns.singleton import Skipped
 
@@ -79,7 +80,7 @@ class AsyncGrant(BaseGrant):
         return lease
 
 
-class AsyncPlace(BasePlace):
+class AsyncPlace(BasePlace[AsyncLease]):
     """A place in the queue for a resource: what ``enqueue`` returns. Await the lease, or leave; or use an ``async with``.
 
     It is kept for six seconds after the last call of ``wait``. Not for several tasks at once.
@@ -101,8 +102,7 @@ class AsyncPlace(BasePlace):
             except BaseException:
                 self.leave()
                 raise
-        lease: AsyncLease | None = self._lease
-        return lease
+        return self._lease
 
     async def __aenter__(self) -> Self:
         return self
@@ -284,28 +284,29 @@ class AsyncClient(BaseClient):
         return AsyncGrant(self._engine, op, terms, (await store.apply_in_async(connection, [op]))[0])
 
     async def get(self, resource: str) -> Record | None:
-        """Return who holds the resource, or None."""
-        self._engine.require_open()
-        engine = self._engine
-        return (await asyncio.to_thread(engine.store.read, [check_resource(resource)], timeout=engine.timeout))[0]
+        """Return the record of the lease on the resource; None: it isn't held."""
+        return (await self.get_each([resource]))[0]
 
     async def get_each(self, resources: Iterable[str]) -> Sequence[Record | None]:
-        """Return who holds each of the resources, or None, as it was at one time."""
+        """Return the record of the lease on each of the resources, or None, all as of one time."""
         self._engine.require_open()
         engine, names = self._engine, [check_resource(resource) for resource in resources]
-        return await asyncio.to_thread(engine.store.read, names, timeout=engine.timeout)
+        records = await asyncio.to_thread(engine.store.read, names, timeout=engine.timeout)
+        return [None if record is None else record.as_view() for record in records]
 
     async def list(self, prefix: str = "") -> list[Record]:
-        """Return all leases whose resource starts with the prefix, by name."""
+        """Return the records of all leases whose resource starts with the prefix, by name."""
         self._engine.require_open()
         engine, prefix = self._engine, check_prefix(prefix)
-        return await asyncio.to_thread(lambda: [*engine.store.scan(prefix, timeout=engine.timeout)])
+        records = await asyncio.to_thread(lambda: [*engine.store.scan(prefix, timeout=engine.timeout)])
+        return [record.as_view() for record in records]
 
     async def contenders(self, resource: str) -> Sequence[Contender]:
-        """Return who waits for the resource, in the order of their turns."""
+        """Return the waiters for the resource, in the order of their turns."""
         self._engine.require_open()
         engine = self._engine
-        return await asyncio.to_thread(engine.store.waiters, check_resource(resource), timeout=engine.timeout)
+        waiters = await asyncio.to_thread(engine.store.waiters, check_resource(resource), timeout=engine.timeout)
+        return [waiter.as_view() for waiter in waiters]
 
     async def revoke(self, resource: str, *, force: bool = False) -> float | None:
         """End somebody's lease, and tell the holder. Return in how many seconds the resource is free; None: nobody has it.
@@ -365,7 +366,7 @@ class AsyncClient(BaseClient):
         return await campaign_async.lead(self.campaign(name, ttl, ready=ready, **options), work)
 
     async def leader(self, name: str) -> Leader | None:
-        """Return who leads, since when and with which token; None: nobody."""
+        """Return the leader of the election; None: there is none."""
         return Leader.of(await self.get(name))
 
     def singleton(

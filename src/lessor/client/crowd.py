@@ -56,7 +56,7 @@ def dispose(engine: Engine, given: Sequence[tuple[Tenure, Release]]) -> None:
 # --- waiting for any ----------------------------------------------------------------------------------------------
 
 
-def check_places(places: Sequence[BasePlace]) -> None:
+def check_places(places: Sequence[BasePlace[Any]]) -> None:
     """Refuse to wait for nothing."""
     if not places:
         raise ConfigError("there is no place to wait at")
@@ -65,18 +65,18 @@ def check_places(places: Sequence[BasePlace]) -> None:
             place._require_open()
 
 
-def tell_where(engine: Engine, places: Sequence[BasePlace]) -> None:
+def tell_where(engine: Engine, places: Sequence[BasePlace[Any]]) -> None:
     """Have them called at this client's address, also those that were made before it had one."""
     for place in places:
         if not place._claim.op.notify:
             place._claim.op = place._claim.op._replace(notify=engine.waiters.address)
 
 
-def all_terms(places: Iterable[BasePlace]) -> list[Terms]:
+def all_terms(places: Iterable[BasePlace[Any]]) -> list[Terms]:
     """Return the terms of the places, those that share them once."""
     return list({id(place._terms): place._terms for place in places}.values())
 
 
-def granted(places: Sequence[BasePlace]) -> Any:
+def granted(places: Sequence[BasePlace[T]]) -> T | None:
     """Return the first lease that has been granted, or None."""
     return next((place.lease for place in places if place.lease is not None), None)

@@ -16,9 +16,10 @@ from lessor.stores.base import Transactional
 if TYPE_CHECKING:
     from typing import Any
 
-    from lessor.client.options import Options, Terms
+    from lessor.client.options import Terms
     from lessor.core.claim import Claim
     from lessor.core.ops import Acquire, Outcome
+    from lessor.patterns.options import Options
     from lessor.runtime.engine import Engine
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, Self
 
+    from lessor.client.lease_async import AsyncLease
     from lessor.client.options import Terms
     from lessor.core.claim import Take
     from lessor.core.ops import Acquire
@@ -178,6 +179,17 @@ class Lease(Tenure):
 
 class ChildLease(Under, Lease):
     """A lease under another one."""
+
+
+def current_lease() -> Lease | AsyncLease:
+    """Return the lease of the singleton that is running: an `AsyncLease` in a coroutine function, else a `Lease`.
+
+    Of nested singletons it is the innermost one's. Raises `ConfigError` outside of a singleton.
+    """
+    from lessor.patterns import singleton  # noqa: PLC0415 - most programs have none
+
+    lease: Lease | AsyncLease = singleton.current()
+    return lease
 
 
 def hold(engine: Engine, op: Acquire, terms: Terms, take: Take, sent_ns: int) -> Lease:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, NamedTuple
 
 from lessor.core.clock import HOUR, SECOND
 from lessor.core.lease import encode_metadata, encode_state
 from lessor.core.ops import LONGEST_RESERVATION_NS, Release
 from lessor.core.timing import Renewal, Timing, to_ns
 from lessor.errors import ConfigError
+from lessor.patterns.options import Options
 from lessor.runtime.cancellation import Cancellation
 from lessor.runtime.tenure import Tenure
 from lessor.stores.base import Capability
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from typing import Any
 
     from lessor.core.timing import Duration
@@ -25,39 +25,6 @@ LONGEST_NS = 366 * 24 * HOUR
 """What a store may be asked to count at most."""
 LONGEST_DELAY_BELOW_NS = 60 * SECOND
 """For so long stores remember that a parent has ended; without that, nobody knows when the delay began."""
-
-
-class Options(TypedDict, total=False):
-    """What ``acquire``, ``try_acquire``, ``enqueue`` and ``acquire_in`` take besides, each by its name."""
-
-    metadata: Mapping[str, str] | None
-    """Shown to whoever asks about the lease."""
-    renewal: Renewal | str | None
-    """When to renew: a strategy's name."""
-    max_hold: Duration | None
-    """It is not renewed beyond so long a time after it was asked for."""
-    stall_after: Duration | None
-    """It is renewed only while ``lease.progress()`` is called at least this often."""
-    soft: Duration | None
-    """Once held for so long, a challenger with ``recover`` ends it, as a revocation does."""
-    grace: Duration | None
-    """For so long after its deadline it is stopped, not lost: if nobody wanted it meanwhile, a renewal brings it back."""
-    lock_delay: Duration | None
-    """After an expiry, not after a release, nobody gets the resource for so long: for what can't check tokens. Under a
-    parent 60 s at most."""
-    hold_at_least: Duration | None
-    """A release frees the resource only so long after it was granted: for jobs that must not run twice in a row."""
-    priority: int
-    """Waiters of a higher one come first; 0 if nothing is said."""
-    queue_limit: int | None
-    """With so many waiters there already, raise `QueueFull` rather than wait."""
-    recover: bool
-    """If it is held beyond its holder's ``soft``, have that lease ended: it is free at the expiry already promised."""
-    cancel: Cancellation | None
-    """Ends the wait: once ``cancel.cancel()`` is called, in any thread, the call that waits raises `Cancelled`."""
-    parent: Tenure | None
-    """A lease that this one is to stand under: it ends with it. With ``ttl=None`` it lasts exactly as long, and the
-    parent's renewals are its own."""
 
 
 class Terms(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from lessor.client.terms import FOR_EVER_NS, check_wait, drop_claim, go_on, start_over
 from lessor.core.claim import GiveUp, Sleep, StartOver, Take
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from lessor.runtime.engine import Engine
 
 
-class BasePlace:
+L = TypeVar("L")
+
+
+class BasePlace(Generic[L]):
     """What both kinds of places have in common: see `Place` and `AsyncPlace`."""
 
     __slots__ = ("__weakref__", "_claim", "_client", "_engine", "_generation", "_lease", "_open", "_terms")
@@ -31,7 +34,7 @@ class BasePlace:
         self._generation: int = self._engine.generation
         self._claim = claim
         self._terms = terms
-        self._lease: Any = None  # of the kind that the face has, once granted
+        self._lease: L | None = None
         self._open = True
         self._engine.waiters.expect(claim.op.lease_id)
         self._engine.places[id(self)] = self
@@ -42,7 +45,7 @@ class BasePlace:
         return self._claim.op.resource
 
     @property
-    def lease(self) -> Any:
+    def lease(self) -> L | None:
         """The lease, once it has been granted, else None."""
         return self._lease
 
@@ -82,7 +85,7 @@ class BasePlace:
         """Whether this process made it; after a fork, it is the parent's."""
         return bool(self._generation == self._engine.generation)
 
-    def _hear(self, outcome: Outcome, sent_ns: int, hold: Callable[..., Any]) -> int:
+    def _hear(self, outcome: Outcome, sent_ns: int, hold: Callable[..., L]) -> int:
         """Take the answer to our request, and return when to ask again."""
         now = self._engine.clock.now()
         decision = self._claim.after(outcome, sent_ns, now)
@@ -99,7 +102,7 @@ class BasePlace:
             self.leave()
         return FOR_EVER_NS
 
-    def _settle(self, lease: Any) -> None:
+    def _settle(self, lease: L | None) -> None:
         """Take the lease, if it has been granted."""
         if lease is not None:
             self._lease = lease
@@ -108,7 +111,7 @@ class BasePlace:
             self._engine.waiters.leave(self._claim.op.lease_id)
 
 
-def give_up(places: Iterable[BasePlace]) -> None:
+def give_up(places: Iterable[BasePlace[Any]]) -> None:
     """Leave nothing behind of places that were asked for together."""
     for place in places:
         place.leave()
@@ -116,6 +119,6 @@ def give_up(places: Iterable[BasePlace]) -> None:
             place._engine.abandon(place.lease, Loss.RELEASED)
 
 
-def soonest(places: Iterable[BasePlace], answers: Iterable[tuple[Outcome, int]], hold: Callable[..., Any]) -> int:
+def soonest(places: Iterable[BasePlace[L]], answers: Iterable[tuple[Outcome, int]], hold: Callable[..., L]) -> int:
     """Hand each its answer, and return when the first of them is to ask again."""
     return min([place._hear(outcome, sent_ns, hold) for place, (outcome, sent_ns) in zip(places, answers, strict=True)])

@@ -34,12 +34,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import Any, ParamSpec, Self, TypeVar, Unpack
 
-    from lessor.client.options import Options, Terms
+    from lessor.client.options import Terms
     from lessor.core.claim import Claim
-    from lessor.core.lease import Contender, Record
     from lessor.core.timing import Duration, Timing
+    from lessor.core.view import Contender, Record
     from lessor.patterns.campaign import Campaign, Observation, Term
     from lessor.patterns.election import Leader
+    from lessor.patterns.options import Options
     from lessor.patterns.several import Bundle
     from lessor.patterns.singleton import Skipped
 
@@ -68,7 +69,7 @@ class Grant(BaseGrant):
         return lease
 
 
-class Place(BasePlace):
+class Place(BasePlace[Lease]):
     """A place in the queue for a resource: what ``enqueue`` returns. Wait for the lease, or leave; or use a ``with``.
 
     It is kept for six seconds after the last call of ``wait``. Not for several threads at once.
@@ -88,8 +89,7 @@ class Place(BasePlace):
             except BaseException:
                 self.leave()
                 raise
-        lease: Lease | None = self._lease
-        return lease
+        return self._lease
 
     def __enter__(self) -> Self:
         return self
@@ -264,24 +264,26 @@ class Client(BaseClient):
         return Grant(self._engine, op, terms, store.apply_in(connection, [op])[0])
 
     def get(self, resource: str) -> Record | None:
-        """Return who holds the resource, or None."""
-        self._engine.require_open()
-        return self._engine.store.read([check_resource(resource)], timeout=self._engine.timeout)[0]
+        """Return the record of the lease on the resource; None: it isn't held."""
+        return self.get_each([resource])[0]
 
     def get_each(self, resources: Iterable[str]) -> Sequence[Record | None]:
-        """Return who holds each of the resources, or None, as it was at one time."""
+        """Return the record of the lease on each of the resources, or None, all as of one time."""
         self._engine.require_open()
-        return self._engine.store.read([check_resource(r) for r in resources], timeout=self._engine.timeout)
+        records = self._engine.store.read([check_resource(r) for r in resources], timeout=self._engine.timeout)
+        return [None if record is None else record.as_view() for record in records]
 
     def list(self, prefix: str = "") -> list[Record]:
-        """Return all leases whose resource starts with the prefix, by name."""
+        """Return the records of all leases whose resource starts with the prefix, by name."""
         self._engine.require_open()
-        return [*self._engine.store.scan(check_prefix(prefix), timeout=self._engine.timeout)]
+        records = self._engine.store.scan(check_prefix(prefix), timeout=self._engine.timeout)
+        return [record.as_view() for record in records]
 
     def contenders(self, resource: str) -> Sequence[Contender]:
-        """Return who waits for the resource, in the order of their turns."""
+        """Return the waiters for the resource, in the order of their turns."""
         self._engine.require_open()
-        return self._engine.store.waiters(check_resource(resource), timeout=self._engine.timeout)
+        waiters = self._engine.store.waiters(check_resource(resource), timeout=self._engine.timeout)
+        return [waiter.as_view() for waiter in waiters]
 
     def revoke(self, resource: str, *, force: bool = False) -> float | None:
         """End somebody's lease, and tell the holder. Return in how many seconds the resource is free; None: nobody has it.
@@ -344,7 +346,7 @@ class Client(BaseClient):
         return campaign.lead(self.campaign(name, ttl, ready=ready, **options), work)
 
     def leader(self, name: str) -> Leader | None:
-        """Return who leads, since when and with which token; None: nobody."""
+        """Return the leader of the election; None: there is none."""
         from lessor.patterns.election import Leader  # noqa: PLC0415
 
         return Leader.of(self.get(name))

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
     from typing import Any, Self
 
-    from lessor.core.ops import Event
+    from lessor.core.view import Event
     from lessor.runtime.watch import Watch
 
 WATCH_POLL = 0.5

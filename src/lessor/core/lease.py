@@ -1,11 +1,14 @@
-"""What a lease is made of: resource names, metadata, tokens, and the record that a store shows of it."""
+"""What a lease is made of: resource names, metadata, tokens, and the record that a store returns of it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping  # noqa: TC003 - whatever makes frames of records reads their types
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from lessor.errors import ConfigError, InvalidResource
+
+if TYPE_CHECKING:
+    from lessor.core import view
 
 MAX_RESOURCE_BYTES: Final = 512
 TOKEN_LIMIT: Final = 2**53
@@ -103,16 +106,22 @@ def decode_state(text: str) -> bytes:
 
 
 class Contender(NamedTuple):
-    """Somebody in the queue for a resource."""
+    """A waiter in the queue for a resource, as stores keep it. Users get `lessor.core.view.Contender`."""
 
     holder: str
     since_us: int
     """Since when, in microseconds since 1970."""
     priority: int = 0
 
+    def as_view(self) -> view.Contender:
+        """Return it as users see it."""
+        from lessor.core import view  # noqa: PLC0415 - here and below: dataclasses take longer to import than all of this
+
+        return view.Contender(self.holder, view.instant(self.since_us), self.priority)
+
 
 class Record(NamedTuple):
-    """A lease as the store sees it, for people and programs that ask. The lease id, which is its secret, is not here."""
+    """A lease as the store sees it. The lease id, which is its secret, is not here. Users get `lessor.core.view.Record`."""
 
     resource: str
     holder: str
@@ -134,12 +143,29 @@ class Record(NamedTuple):
     queue: tuple[Contender, ...] = ()
     version: int = 1
 
-    @property
-    def ttl(self) -> float:
-        """Seconds for which each grant and renewal holds."""
-        return self.ttl_ns / 1e9
+    def as_view(self) -> view.Record:
+        """Return it as users see it."""
+        from lessor.core import view  # noqa: PLC0415
 
-    @property
-    def remaining(self) -> float:
-        """Seconds until the store frees it unless it is renewed."""
-        return self.remaining_ns / 1e9
+        def unless_zero(ns: int) -> float | None:
+            return view.seconds(ns) if ns else None
+
+        return view.Record(
+            resource=self.resource,
+            holder=self.holder,
+            token=self.token,
+            ttl=view.seconds(self.ttl_ns),
+            remaining=view.seconds(self.remaining_ns),
+            granted=view.instant(self.granted_us),
+            renewed=view.instant(self.renewed_us),
+            renewals=self.renewals,
+            metadata=self.metadata,
+            parent=None if self.parent is None else view.Parent(*self.parent),
+            soft=unless_zero(self.soft_ns),
+            grace=unless_zero(self.grace_ns),
+            lock_delay=unless_zero(self.lock_delay_ns),
+            hold_at_least=unless_zero(self.hold_at_least_ns),
+            revoked=self.revoked,
+            reserved_for=self.reserved_for,
+            queue=tuple(waiter.as_view() for waiter in self.queue),
+        )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from lessor.core.clock import MILLISECOND, SECOND
 
 if TYPE_CHECKING:
+    from lessor.core import view
     from lessor.errors import LessorError
 
 RESERVATION_NS = 100 * MILLISECOND
@@ -181,7 +182,7 @@ class EventKind(StrEnum):
 
 
 class Event(NamedTuple):
-    """Something that happened, for whoever watches. In order for each resource."""
+    """Something that happened, as stores push it. In order for each resource. Users get `lessor.core.view.Event`."""
 
     kind: EventKind
     resource: str
@@ -189,6 +190,13 @@ class Event(NamedTuple):
     holder: str
     at_us: int
     ttl_ns: int = 0
+
+    def as_view(self) -> view.Event:
+        """Return it as users see it."""
+        from lessor.core import view  # noqa: PLC0415 - dataclasses take longer to import than all of this
+
+        at, remaining = view.instant(self.at_us), view.seconds(self.ttl_ns)
+        return view.Event(self.kind, self.resource, self.token, self.holder, at, remaining)
 
 
 class Summons(StrEnum):

@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
-from lessor.core.lease import TOKEN_LIMIT, Record, check_resource
+from lessor.core.lease import TOKEN_LIMIT, check_resource
+from lessor.core.view import View
 from lessor.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -46,10 +47,10 @@ def stamp_of(bearer: Bearer) -> Stamp:
     `InvalidResource` are for what can't be a stamp.
     """
     pair: object = bearer
-    if isinstance(bearer, Record):
+    if isinstance(bearer, View):
         raise ConfigError(
-            f"a Record says who holds {bearer.resource!r} now, not that you do; hand in the lease, or the pair that "
-            "came with the work"
+            f"{type(bearer).__name__} shows what the store knows, not that you hold the resource; hand in the lease, or "
+            "the pair that came with the work"
         )
     if isinstance(bearer, Fenceable):
         check = getattr(bearer, "check", None)

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self, TypeVar
 
-    from lessor.core.lease import Record
     from lessor.core.timing import Duration
+    from lessor.core.view import Record
     from lessor.runtime.watch import Watch
 
     Result = TypeVar("Result")

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self, TypeVar
 
-    from lessor.core.lease import Record
     from lessor.core.timing import Duration
+    from lessor.core.view import Record
 
     Result = TypeVar("Result")
 

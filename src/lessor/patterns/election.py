@@ -7,36 +7,39 @@ drift no more than the store declares; but a leader that doesn't look goes on af
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 from lessor.core.ops import EventKind, Loss
+from lessor.core.view import View
 from lessor.errors import LeaseLost
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import datetime
     from typing import Any
 
-    from lessor.core.lease import Record
-    from lessor.core.ops import Event
     from lessor.core.timing import Duration
+    from lessor.core.view import Event, Record
 
 FIRST_REST: Final = 0.1
 LONGEST_REST: Final = 5.0
 """Seconds: the bounds of how long a candidate rests that has lost, or that the store doesn't answer."""
 
 
-class Leader(NamedTuple):
-    """Who leads."""
+@dataclass(frozen=True, slots=True)
+class Leader(View):
+    """The leader of an election, as the store saw it when it answered."""
 
     holder: str
     token: int
-    since_us: int
-    """Since when, in microseconds since 1970, by the store's clock."""
+    since: datetime
+    """When its term began, in UTC, by the store's wall clock."""
 
     @classmethod
     def of(cls, record: Record | None) -> Leader | None:
-        """Return who leads by what the store says of the election's lease."""
-        return None if record is None else cls(record.holder, record.token, record.granted_us)
+        """Return the leader by the record of the election's lease."""
+        return None if record is None else cls(record.holder, record.token, record.granted)
 
 
 class Leaders:
@@ -56,12 +59,12 @@ class Leaders:
         if event.resource != self._name or (known is not None and event.token < known.token):
             return False
         if event.kind is EventKind.GRANTED:
-            leader = Leader(event.holder, event.token, event.at_us)
+            leader = Leader(event.holder, event.token, event.at)
             if known is not None and known.token == leader.token:
                 return False
             self._leader = leader
             return True
-        if known is None or (event.kind is EventKind.REVOKED and event.ttl_ns > 0):
+        if known is None or (event.kind is EventKind.REVOKED and event.remaining > 0):
             return False  # revoked, it lasts until the expiry already promised
         self._leader = None
         return True

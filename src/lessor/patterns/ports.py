@@ -9,7 +9,8 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, Self
 
-    from lessor.core.lease import Record
+    from lessor.core.view import Record
+    from lessor.patterns.opening import Opening
     from lessor.runtime.host import Host
 
 
@@ -46,6 +47,7 @@ class HeldByTask(Held, Protocol):
     ) -> None: ...
 
 
+H = TypeVar("H", bound=Held)
 L = TypeVar("L", bound=HeldByThread)
 A = TypeVar("A", bound=HeldByTask)
 
@@ -77,7 +79,7 @@ class AsyncLeases(Protocol[A]):
     @property
     def _host(self) -> Host: ...
     @property
-    def acquire(self) -> Callable[..., Awaitable[A]]: ...
+    def acquire(self) -> Callable[..., Opening[A]]: ...
     @property
     def try_acquire(self) -> Callable[..., Awaitable[A | None]]: ...
     @property

@@ -21,10 +21,11 @@ from lessor.patterns.ports import A, L
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import Any
+    from typing import Any, Unpack
 
-    from lessor.core.lease import Record
     from lessor.core.timing import Duration, Timing
+    from lessor.core.view import Record
+    from lessor.patterns.options import Options
     from lessor.patterns.ports import AsyncLeases, Leases
 
 MOST_SLOTS = 1000
@@ -63,7 +64,7 @@ class Slots(NamedTuple):
         held = [record for record in records if record is not None]
         if not held:
             return LeaseHeld(self.name)
-        soonest = min(held, key=lambda record: record.remaining_ns)
+        soonest = min(held, key=lambda record: record.remaining)
         return LeaseHeld(self.name, holder=soonest.holder, token=soonest.token, remaining=soonest.remaining)
 
 
@@ -104,7 +105,9 @@ class Semaphore(BaseSemaphore, Generic[L]):
     def __init__(self, client: Leases[L], name: str, slots: int) -> None:
         super().__init__(client, name, slots)
 
-    def acquire(self, ttl: Duration | Timing | None = 30.0, wait: Duration | None = None, **options: Any) -> L:
+    def acquire(
+        self, ttl: Duration | Timing | None = 30.0, wait: Duration | None = None, **options: Unpack[Options]
+    ) -> L:
         """Wait for a slot, in order of arrival, and return the lease on it; or raise `LeaseHeld`.
 
         The arguments are those of ``client.acquire``. With ``wait=0``, and in ``try_acquire``, who waits is not asked.
@@ -126,7 +129,7 @@ class Semaphore(BaseSemaphore, Generic[L]):
         finally:
             client.drop(turn)
 
-    def try_acquire(self, ttl: Duration | Timing | None = 30.0, **options: Any) -> L | None:
+    def try_acquire(self, ttl: Duration | Timing | None = 30.0, **options: Unpack[Options]) -> L | None:
         """Return the lease on a slot if one is free now, else None."""
         return self._look(ttl, options)[0]
 
@@ -176,14 +179,16 @@ class AsyncSemaphore(BaseSemaphore, Generic[A]):
     def __init__(self, client: AsyncLeases[A], name: str, slots: int) -> None:
         super().__init__(client, name, slots)
 
-    def acquire(self, ttl: Duration | Timing | None = 30.0, wait: Duration | None = None, **options: Any) -> Opening[A]:
+    def acquire(
+        self, ttl: Duration | Timing | None = 30.0, wait: Duration | None = None, **options: Unpack[Options]
+    ) -> Opening[A]:
         """Wait for a slot, in order of arrival, and return the lease on it; or raise `LeaseHeld`.
 
         The arguments are those of ``client.acquire``. With ``wait=0``, and in ``try_acquire``, who waits is not asked.
         """
         return Opening(lambda: self._acquire(ttl, wait, options))
 
-    async def try_acquire(self, ttl: Duration | Timing | None = 30.0, **options: Any) -> A | None:
+    async def try_acquire(self, ttl: Duration | Timing | None = 30.0, **options: Unpack[Options]) -> A | None:
         """Return the lease on a slot if one is free now, else None."""
         return (await self._look(ttl, options))[0]
 

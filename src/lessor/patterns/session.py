@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic
 
-from lessor.patterns.ports import A, L
+from lessor.patterns.ports import A, H, L
 from lessor.patterns.several import acquire_all, acquire_all_async
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
     from types import TracebackType
-    from typing import Any, Self
+    from typing import Any, Self, Unpack
 
     from lessor.core.timing import Duration
     from lessor.patterns.opening import Opening
+    from lessor.patterns.options import SessionOptions
     from lessor.patterns.ports import AsyncLeases, Leases
     from lessor.patterns.several import AsyncBundle, Bundle
     from lessor.runtime.host import Host
-    from lessor.runtime.tenure import Tenure
 
 PREFIX = "session/"
 """What the names of sessions start with."""
@@ -32,7 +32,7 @@ def new_name(host: Host) -> str:
     return PREFIX + host.entropy(8).hex()
 
 
-class BaseSession:
+class BaseSession(Generic[H]):
     """What both sessions have in common."""
 
     def __init__(self, client: Any, lease: Any) -> None:
@@ -40,10 +40,16 @@ class BaseSession:
         self._lease = lease
 
     @property
-    def leases(self) -> tuple[Any, ...]:
-        """What is held under it here, and was not lost."""
-        tenure: Tenure = self._lease
-        return tuple(child for child in list(tenure._children or ()) if child.held)
+    def lease(self) -> H:
+        """The session's own lease, which all others are children of."""
+        lease: H = self._lease
+        return lease
+
+    @property
+    def leases(self) -> tuple[H, ...]:
+        """The leases that this session holds, without those that were lost or released."""
+        children: list[Any] = list(self._lease._children or ())
+        return tuple(child for child in children if child.held)
 
     @property
     def held(self) -> bool:
@@ -58,34 +64,30 @@ class BaseSession:
         return f"<{type(self).__name__} {self._lease.resource!r} with {len(self.leases)} leases>"
 
 
-class Session(BaseSession, Generic[L]):
+class Session(BaseSession[L], Generic[L]):
     """Leases that are renewed together and end together. Use it in a ``with``, or call ``release()``."""
 
     def __init__(self, client: Leases[L], lease: L) -> None:
         super().__init__(client, lease)
 
-    @property
-    def lease(self) -> L:
-        """The lease that all others stand under."""
-        lease: L = self._lease
-        return lease
-
-    def acquire(self, resource: str, wait: Duration | None = None, **options: Any) -> L:
+    def acquire(self, resource: str, wait: Duration | None = None, **options: Unpack[SessionOptions]) -> L:
         """Wait for the resource and return the lease on it, which lasts as long as the session does."""
         lease: L = self._client.acquire(resource, None, wait, parent=self._lease, **options)
         return lease
 
-    def try_acquire(self, resource: str, **options: Any) -> L | None:
+    def try_acquire(self, resource: str, **options: Unpack[SessionOptions]) -> L | None:
         """Return the lease if the resource is free now, else None."""
         lease: L | None = self._client.try_acquire(resource, None, parent=self._lease, **options)
         return lease
 
-    def try_each(self, resources: Iterable[str], **options: Any) -> Mapping[str, L]:
+    def try_each(self, resources: Iterable[str], **options: Unpack[SessionOptions]) -> Mapping[str, L]:
         """Ask for several in one batch, and return the leases on those that are free now, by name."""
         leases: Mapping[str, L] = self._client.try_each(resources, None, parent=self._lease, **options)
         return leases
 
-    def acquire_all(self, resources: Iterable[str], wait: Duration | None = None, **options: Any) -> Bundle[L]:
+    def acquire_all(
+        self, resources: Iterable[str], wait: Duration | None = None, **options: Unpack[SessionOptions]
+    ) -> Bundle[L]:
         """Acquire several, all or none."""
         client: Leases[L] = self._client
         return acquire_all(client, resources, None, wait, {"parent": self._lease, **options})
@@ -104,7 +106,7 @@ class Session(BaseSession, Generic[L]):
         self._lease.__exit__(exc_type, exc, traceback)
 
 
-class AsyncSession(BaseSession, Generic[A]):
+class AsyncSession(BaseSession[A], Generic[A]):
     """Leases that are renewed together and end together. Use it in an ``async with``, or await ``release()``.
 
     When the session is lost, the body of its ``async with`` is cancelled.
@@ -113,29 +115,26 @@ class AsyncSession(BaseSession, Generic[A]):
     def __init__(self, client: AsyncLeases[A], lease: A) -> None:
         super().__init__(client, lease)
 
-    @property
-    def lease(self) -> A:
-        """The lease that all others stand under."""
-        lease: A = self._lease
-        return lease
+    def acquire(self, resource: str, wait: Duration | None = None, **options: Unpack[SessionOptions]) -> Opening[A]:
+        """Wait for the resource and return the lease on it, which lasts as long as the session does.
 
-    def acquire(self, resource: str, wait: Duration | None = None, **options: Any) -> Awaitable[A]:
-        """Wait for the resource and return the lease on it, which lasts as long as the session does."""
-        acquisition: Awaitable[A] = self._client.acquire(resource, None, wait, parent=self._lease, **options)
+        Await it, or use it in an ``async with``.
+        """
+        acquisition: Opening[A] = self._client.acquire(resource, None, wait, parent=self._lease, **options)
         return acquisition
 
-    async def try_acquire(self, resource: str, **options: Any) -> A | None:
+    async def try_acquire(self, resource: str, **options: Unpack[SessionOptions]) -> A | None:
         """Return the lease if the resource is free now, else None."""
         lease: A | None = await self._client.try_acquire(resource, None, parent=self._lease, **options)
         return lease
 
-    async def try_each(self, resources: Iterable[str], **options: Any) -> Mapping[str, A]:
+    async def try_each(self, resources: Iterable[str], **options: Unpack[SessionOptions]) -> Mapping[str, A]:
         """Ask for several in one batch, and return the leases on those that are free now, by name."""
         leases: Mapping[str, A] = await self._client.try_each(resources, None, parent=self._lease, **options)
         return leases
 
     def acquire_all(
-        self, resources: Iterable[str], wait: Duration | None = None, **options: Any
+        self, resources: Iterable[str], wait: Duration | None = None, **options: Unpack[SessionOptions]
     ) -> Opening[AsyncBundle[A]]:
         """Acquire several, all or none."""
         client: AsyncLeases[A] = self._client

@@ -38,8 +38,8 @@ SKIPPED: Final = Skipped.SKIPPED
 _current: ContextVar[Any] = ContextVar("lessor-singleton")
 
 
-def current_lease() -> Any:
-    """Return the lease under which the innermost singleton here runs. Outside of one, raise `ConfigError`."""
+def current() -> Any:
+    """Return the lease of the innermost singleton."""
     try:
         return _current.get()
     except LookupError:

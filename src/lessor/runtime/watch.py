@@ -14,6 +14,7 @@ from lessor.errors import LessorError
 if TYPE_CHECKING:
     from typing import Self
 
+    from lessor.core import view
     from lessor.runtime.engine import Engine
     from lessor.stores.base import Subscription
 
@@ -62,7 +63,7 @@ class Watch:
     def __iter__(self) -> Self:
         return self
 
-    def __next__(self) -> Event:
+    def __next__(self) -> view.Event:
         """Wait for the next event."""
         while (event := self.take()) is None:
             if self.ended:
@@ -76,10 +77,10 @@ class Watch:
         """Whether the stream, or its client, was closed."""
         return self._closed or self._engine.closed
 
-    def take(self) -> Event | None:
+    def take(self) -> view.Event | None:
         """Return the next event if it is there, without waiting."""
         try:
-            return self._ready.popleft()
+            return self._ready.popleft().as_view()
         except IndexError:
             return None
 

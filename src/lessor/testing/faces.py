@@ -12,8 +12,7 @@ from lessor.client.sync import Client
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
-    from lessor.core.lease import Contender, Record
-    from lessor.core.ops import Event
+    from lessor.core.view import Contender, Event, Record
     from lessor.patterns.election import Leader
     from lessor.runtime.tenure import Tenure
     from lessor.stores.base import Store

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import psycopg
 
-    from lessor.core.ops import Event
+    from lessor.core.view import Event
     from tests.servers.postgres import PostgresServer
 
 NAME = "a-watcher"

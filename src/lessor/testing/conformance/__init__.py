@@ -23,6 +23,7 @@ from lessor.testing.conformance.renewing import Renewing
 from lessor.testing.conformance.semaphores import Semaphores
 from lessor.testing.conformance.sessions import Sessions
 from lessor.testing.conformance.several import Several
+from lessor.testing.conformance.showing import Showing
 from lessor.testing.conformance.singletons import Singletons
 from lessor.testing.conformance.stopping import Stopping
 from lessor.testing.conformance.tokens import Tokens
@@ -50,6 +51,7 @@ class StoreConformance(
     Electing,
     Draining,
     Singletons,
+    Showing,
     Watching,
     Stopping,
     Cancellation,

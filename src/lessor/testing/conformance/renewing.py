@@ -44,7 +44,7 @@ class Renewing(Case):
         assert isinstance(renew(store, "job", "", token, 60), Lost)
         record = store.read(["job"], timeout=PATIENCE)[0]
         assert record is not None
-        assert record.remaining <= lab.ttl
+        assert record.remaining_ns <= ns(lab.ttl)
         assert isinstance(renew(store, "job", lease_id, token, lab.ttl), Renewed)
 
     def test_never_after_expiry(self, store: Store, lab: Harness) -> None:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lessor.client.lease import current_lease
 from lessor.errors import ConfigError, LeaseLost
-from lessor.patterns.singleton import SKIPPED, current_lease
+from lessor.patterns.singleton import SKIPPED
 from lessor.testing.conformance.base import PATIENCE, Case, Thread, until
 
 if TYPE_CHECKING:
