@@ -42,18 +42,19 @@ class Cli:
         self.url = f"sqlite:///{folder}/leases.db"
         self.environment = {**os.environ, "LESSOR_URL": self.url, "LANG": "C.UTF-8"}
         self.environment.pop("NO_COLOR", None)
+        self.lessor = [sys.executable, "-m", "lessor"]
         self.started: list[tuple[subprocess.Popen[str], threading.Timer]] = []
 
     def __call__(self, *words: str, **options: Any) -> subprocess.CompletedProcess[str]:
         options.setdefault("stdin", subprocess.DEVNULL)
         environment = {**self.environment, **options.pop("env", {})}
-        command = [sys.executable, "-m", "lessor", *words]
+        command = [*self.lessor, *words]
         return subprocess.run(
             command, env=environment, capture_output=True, text=True, timeout=BOUND, check=False, **options
         )
 
     def start(self, *words: str, **options: Any) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "lessor", *words]
+        command = [*self.lessor, *words]
         options.setdefault("stdin", subprocess.DEVNULL)
         options.setdefault("stdout", subprocess.PIPE)
         options.setdefault("stderr", subprocess.PIPE)
@@ -88,6 +89,34 @@ def alive(pid: int) -> bool:
 
 def events(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
+
+
+def children_of(pid: int) -> list[int]:
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+        return [int(word) for word in file.read().split()]
+
+
+def guardian_of(pid: int) -> int:
+    def name(child: int) -> str:
+        with open(f"/proc/{child}/comm", encoding="ascii") as file:
+            return file.read().strip()
+
+    found: list[int] = until(
+        lambda: [child for child in children_of(pid) if name(child) == "lessor-guard"], "there is a guardian"
+    )
+    return found[0]
+
+
+def held_to_the_end(client: Client, pids: list[int]) -> None:
+    """Watch the processes end, and that the store never frees the resource before they have."""
+    before = client.get("x")
+    assert before
+    while True:
+        record = client.get("x")
+        if not any(alive(pid) for pid in pids):  # looked at after the store was asked: what lives now lived then
+            return
+        assert record, "the resource was free while its command still ran"
+        assert record.token == before.token
 
 
 def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:

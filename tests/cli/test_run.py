@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lessor.runtime.clock import SYSTEM
-from tests.cli.processes import alive, events, finish, until
+from tests.cli.processes import alive, children_of, events, finish, guardian_of, held_to_the_end, until
 from tests.servers.redis import redis_server
 
 if TYPE_CHECKING:
-    from lessor import Client
     from tests.cli.processes import Cli
 
 STUBBORN = 'trap "" TERM; (exec sleep 60) & echo $$ $! > pids; wait; sleep 60'
@@ -328,10 +327,10 @@ def test_kill_9_while_waiting_starts_nothing(cli: Cli) -> None:
         lease = client.acquire("x")
         process = cli.start("run", "x", "--", "touch", str(cli.folder / "ran"))
         until(lambda: (record := client.get("x")) and record.queue, "it waits")
-        children = children_of(process.pid)
-        assert len(children) == 2
+        guardian = guardian_of(process.pid)
+        (waiting,) = children_of(guardian)
         process.kill()
-        until(lambda: not any(alive(pid) for pid in children), "both children have ended")
+        until(lambda: not alive(waiting) and not alive(guardian), "both processes have ended")
         lease.release()
         client.acquire("x", wait=4).release()
     assert not (cli.folder / "ran").exists()
@@ -347,31 +346,3 @@ def test_a_store_that_cannot_be_reached_has_its_code(cli: Cli) -> None:
     assert done.returncode in (69, 78)
     assert done.stderr.startswith("lessor: ")
     assert len(done.stderr.splitlines()) == 1
-
-
-def held_to_the_end(client: Client, pids: list[int]) -> None:
-    """Watch the processes end, and that the store never frees the resource before they have."""
-    before = client.get("x")
-    assert before
-    while True:
-        record = client.get("x")
-        if not any(alive(pid) for pid in pids):  # looked at after the store was asked: what lives now lived then
-            return
-        assert record, "the resource was free while its command still ran"
-        assert record.token == before.token
-
-
-def children_of(pid: int) -> list[int]:
-    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
-        return [int(word) for word in file.read().split()]
-
-
-def guardian_of(pid: int) -> int:
-    def name(child: int) -> str:
-        with open(f"/proc/{child}/comm", encoding="ascii") as file:
-            return file.read().strip()
-
-    found: list[int] = until(
-        lambda: [child for child in children_of(pid) if name(child) == "lessor-guard"], "there is a guardian"
-    )
-    return found[0]

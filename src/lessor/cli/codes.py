@@ -30,8 +30,8 @@ exit code:
   79  the lease was lost, and COMMAND was stopped because of it
   126 COMMAND can't be executed          127 COMMAND is not found
 
-When the lease is lost, COMMAND's process group is ended, and what else descends from COMMAND then. A daemon that has
-detached itself goes on: guard what it writes with LESSOR_TOKEN. When COMMAND ends, whatever is left of its group
-is ended too, and then the lease is released. Ctrl-Z also stops the renewals: continue before the lease runs out, or
-COMMAND is ended. If lessor itself is killed, COMMAND is ended at once; --on-lost warn doesn't change that.
+When the lease is lost, everything that descends from COMMAND is ended. When COMMAND ends, what it left behind is ended
+too (but see --leave-daemons), and then the lease is released. Ctrl-Z also stops the renewals: continue before the
+lease runs out, or COMMAND is ended. If lessor itself is killed, COMMAND is ended at once; --on-lost warn doesn't change
+that. Work that other processes do for COMMAND goes on: guard what it writes with LESSOR_TOKEN.
 """

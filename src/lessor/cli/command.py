@@ -1,7 +1,7 @@
-"""COMMAND itself, from before it is started to its exit code.
+"""COMMAND itself, until it is started.
 
 The process that becomes COMMAND is forked first of all, before there is a thread or an open store, and waits at a gate.
-So its group is known to the guardian before any work can begin, and no work begins unless the lease is held.
+So the guardian is its parent before any work can begin, and no work begins unless the lease is held.
 """
 
 from __future__ import annotations
@@ -11,23 +11,9 @@ import errno
 import json
 import os
 import signal
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 from lessor.cli import codes
-from lessor.cli.group import Group
-
-
-class Ended(NamedTuple):
-    """COMMAND is over, with this exit code."""
-
-    code: int
-    signum: int | None = None
-
-
-class Stopped(NamedTuple):
-    """COMMAND was stopped by this signal, and may be continued."""
-
-    signum: int
 
 
 class Command:
@@ -35,56 +21,23 @@ class Command:
 
     def __init__(self, words: list[str]) -> None:
         self.words = words
-        self._over = False
-        gate, self._gate = os.pipe2(os.O_CLOEXEC)
-        self._status, status = os.pipe2(os.O_CLOEXEC)
-        self.pid = os.fork()
-        if self.pid == 0:
-            os.close(self._gate)
-            os.close(self._status)
-            _wait_and_become(words, gate, status)
-        self.group = Group(self.pid)
-        os.close(gate)
-        os.close(status)
-        with contextlib.suppress(OSError):  # the child does the same: whoever comes first
-            os.setpgid(self.pid, self.pid)
+        self._gate = os.pipe2(os.O_CLOEXEC)
+        self._status = os.pipe2(os.O_CLOEXEC)
+
+    def become(self) -> NoReturn:
+        """In the process that will be COMMAND: wait for the gate to open."""
+        (gate, theirs), (also_theirs, status) = self._gate, self._status
+        os.close(theirs)
+        os.close(also_theirs)
+        _wait_and_become(self.words, gate, status)
 
     def start(self, environment: dict[str, str]) -> OSError | None:
         """Open the gate. Return why COMMAND can't be executed, or None when it is running."""
+        os.close(self._status[1])  # so that its end is seen
         with contextlib.suppress(BrokenPipeError):  # it was killed while it waited: its status will tell
-            os.write(self._gate, json.dumps(environment).encode() + b"\n")
-        os.close(self._gate)
-        self._gate = -1
-        answer = os.read(self._status, 16)  # ends without an answer when the exec succeeds
+            os.write(self._gate[1], json.dumps(environment).encode() + b"\n")
+        answer = os.read(self._status[0], 16)  # ends without an answer when the exec succeeds
         return OSError(int(answer), os.strerror(int(answer))) if answer else None
-
-    def dismiss(self) -> None:
-        """Close the gate for good; should COMMAND be running all the same, it is killed. Harmless once it has ended."""
-        if self._over:
-            return
-        if self._gate >= 0:
-            os.close(self._gate)
-            self._gate = -1
-        else:
-            self.group.end(signal.SIGKILL)
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(self.pid, 0)
-        self._over = True
-
-    def news(self) -> Ended | Stopped | None:
-        """Return what became of COMMAND since the last call."""
-        try:
-            pid, status = os.waitpid(self.pid, os.WNOHANG | os.WUNTRACED)
-        except ChildProcessError:
-            return None
-        if pid == 0:
-            return None
-        if os.WIFSTOPPED(status):
-            return Stopped(os.WSTOPSIG(status))
-        self._over = True
-        if os.WIFSIGNALED(status):
-            return Ended(codes.SIGNAL + os.WTERMSIG(status), os.WTERMSIG(status))
-        return Ended(os.WEXITSTATUS(status))
 
 
 def _wait_and_become(words: list[str], gate: int, status: int) -> NoReturn:

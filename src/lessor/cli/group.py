@@ -1,97 +1,121 @@
-"""A process group, and what descends from its leader. Out of reach: what left the group and lost its parent too."""
+"""COMMAND and everything that descends from it: how it is signalled, and how its end is noticed.
+
+Out of reach is what another process runs for COMMAND (a service manager, a container daemon, cron), and, without a
+control group, a process that belongs to another user.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import signal
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from lessor.cli import codes
+from lessor.cli.descent import descendants, send
+from lessor.core.clock import MILLISECOND
+from lessor.runtime.clock import SYSTEM
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lessor.cli.cgroup import ControlGroup
+    from lessor.cli.descent import Process
+
+SWEEP_NS: Final = 200 * MILLISECOND
+"""How long to go on without a pause while further processes turn up."""
 
 
-class Process(NamedTuple):
-    """A process as /proc shows it."""
+class Ended(NamedTuple):
+    """COMMAND is over, with this exit code."""
 
-    state: bytes
-    group: int
-    born: bytes
-    """When it started: tells it from a later one with the same number."""
+    code: int
+    signum: int | None = None
 
-    @property
-    def alive(self) -> bool:
-        """Zombies don't count: where nobody reaps them they stay for ever."""
-        return self.state not in (b"Z", b"X")
+
+class Stopped(NamedTuple):
+    """COMMAND was stopped by this signal, and may be continued."""
+
+    signum: int
 
 
 class Group:
-    """COMMAND's process group. Its leader's number is its own."""
+    """COMMAND's process group, and what else descends from COMMAND. For a process that COMMAND descends from."""
+
+    def __init__(self, leader: int, cgroup: ControlGroup | None, *, spared: int = 0) -> None:
+        self.leader: int | None = leader
+        """COMMAND's number; None once it has been reaped, since then the number may be another process's."""
+        self._cgroup = cgroup
+        self._spared = spared
+        """The guardian, where it stands between this process and COMMAND."""
+
+    def members(self, *, daemons: bool = True) -> Iterator[tuple[int, Process]]:
+        """Find all that is alive; without ``daemons``, only in this session."""
+        session = os.getsid(0)
+        for pid, found in descendants(os.getpid()):
+            if pid != self._spared and (daemons or found.session == session):
+                yield pid, found
+
+    def signal(self, signum: int) -> None:
+        """Send a signal to the process group."""
+        if self.leader is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.leader, signum)
+
+    def end(self, signum: int, *, daemons: bool = True) -> None:
+        """Send SIGTERM or SIGKILL to all of it, wherever it is; without ``daemons``, not to other sessions."""
+        if signum == signal.SIGKILL and daemons and self._cgroup is not None:
+            self._cgroup.kill()
+        self.signal(signum)
+        done = {(pid, found.born) for pid, found in self.members(daemons=daemons) if found.group == self.leader}
+        give_up, fresh = SYSTEM.now() + SWEEP_NS, True
+        while fresh and SYSTEM.now() < give_up:
+            fresh = False
+            for pid, found in self.members(daemons=daemons):
+                if (pid, found.born) not in done:
+                    send(pid, found, signum)  # at once: its children are found in the next pass, wherever they are then
+                    done.add((pid, found.born))
+                    fresh = True
+        if signum == signal.SIGTERM:  # a stopped process would not notice it
+            self.signal(signal.SIGCONT)
+            for pid, found in self.members(daemons=daemons):
+                if found.group != self.leader:
+                    send(pid, found, signal.SIGCONT)
+
+
+class Reaper:
+    """Waits for the children of this process: COMMAND, and the orphans that were adopted."""
 
     def __init__(self, leader: int) -> None:
-        self.leader = leader
-        self._strays: dict[int, bytes] = {}
+        self._leader = leader
+        self._ended: Ended | None = None
 
-    def signal(self, signum: int) -> bool:
-        """Send a signal to the group. False: none of it is left, or none of it may be signalled."""
+    def news(self) -> Ended | Stopped | None:
+        """Return what became of COMMAND, its end as often as asked. It isn't reaped: its number remains its own."""
+        if self._ended is not None:
+            return self._ended
         try:
-            os.killpg(self.leader, signum)
-        except (ProcessLookupError, PermissionError):
-            return False
-        return True
+            seen = os.waitid(os.P_PID, self._leader, os.WEXITED | os.WSTOPPED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:  # reaped by a guardian that died before it could say so
+            self._ended = Ended(codes.INTERNAL)
+            return self._ended
+        if seen is None:
+            return None
+        if seen.si_code in (os.CLD_STOPPED, os.CLD_TRAPPED):
+            with contextlib.suppress(ChildProcessError):  # it has ended since
+                os.waitid(os.P_PID, self._leader, os.WSTOPPED | os.WNOHANG)
+            return Stopped(seen.si_status)
+        killed = seen.si_code != os.CLD_EXITED
+        self._ended = Ended(codes.SIGNAL + seen.si_status, seen.si_status) if killed else Ended(seen.si_status)
+        return self._ended
 
-    def end(self, signum: int) -> None:
-        """Send SIGTERM or SIGKILL to the group, and to descendants elsewhere, like the jobs of an interactive shell."""
-        self._find_strays()  # first: who loses its parent can't be found any more
-        self.signal(signum)
-        strays = [pid for pid, born in self._strays.items() if (found := look(pid)) and found.born == born]
-        for pid in strays:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signum)
-        if signum == signal.SIGTERM:  # who is stopped would not hear of it
-            self.signal(signal.SIGCONT)
-            for pid in strays:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, signal.SIGCONT)
-
-    def lives(self) -> bool:
-        """Whether a process of the group is alive."""
-        try:
-            os.killpg(self.leader, 0)
-        except ProcessLookupError:
-            return False
-        except PermissionError:
-            return True
-        try:
-            pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-        except OSError:
-            return True
-        return any(found.alive and found.group == self.leader for pid in pids if (found := look(pid)))
-
-    def _find_strays(self) -> None:
-        seen, unseen = {self.leader}, [self.leader]
-        while unseen:
-            for child in _children(unseen.pop()):
-                if child in seen:
-                    continue
-                seen.add(child)
-                unseen.append(child)
-                found = look(child)
-                if found is not None and found.group != self.leader:
-                    self._strays[child] = found.born
-
-
-def look(pid: int) -> Process | None:
-    """Return what /proc says about a process."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()
-        return Process(fields[0], int(fields[2]), fields[19])
-    except (OSError, ValueError, IndexError):
-        return None
-
-
-def _children(pid: int) -> list[int]:
-    children: list[int] = []
-    with contextlib.suppress(OSError):
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
-                children += map(int, file.read().split())
-    return children
+    def reap(self, *, leader: bool) -> bool:
+        """Reap what has ended, COMMAND only with ``leader``. False: there is no child left, and so no descendant."""
+        while True:
+            try:
+                found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+                if found is None or (found.si_pid == self._leader and not leader):
+                    return True
+                os.waitpid(found.si_pid, 0)
+            except ChildProcessError:
+                return False

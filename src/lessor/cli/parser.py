@@ -13,8 +13,8 @@ PREFIX = "PREFIX"
 SHELLS = ("bash", "zsh", "fish")
 RUN_USAGE = (
     "lessor run RESOURCE [--ttl 30s] [--wait SECONDS | -n] [--on-lost stop|kill|warn]\n"
-    "                     [--grace 5s] [--drain TIME] [--hold-at-least TIME] [--holder NAME] [--json] [--url URL]\n"
-    "                     -- COMMAND..."
+    "                     [--grace 5s] [--drain TIME] [--hold-at-least TIME] [--leave-daemons]\n"
+    "                     [--holder NAME] [--json] [--url URL] -- COMMAND..."
 )
 
 
@@ -162,6 +162,11 @@ def _add_run(nouns: argparse._SubParsersAction[Parser]) -> None:
         type=duration,
         metavar="TIME",
         help="nobody else gets it before so long a time is over, however soon COMMAND ends",
+    )
+    run.add_argument(
+        "--leave-daemons",
+        action="store_true",
+        help="when COMMAND ends by itself, leave what it started in sessions of their own (default: end it)",
     )
     run.add_argument("--holder", type=some_words, metavar="NAME", help="who holds it, for people to read (host:pid)")
     run.add_argument("--json", action="store_true", help="print events as JSON lines on stderr")

@@ -1,4 +1,4 @@
-"""``lessor run``: a command that runs only while a lease is held. It can't reach what detaches itself."""
+"""``lessor run``: a command that runs only while a lease is held. It can't undo a write that is under way."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from lessor.cli import codes
+from lessor.cli.cgroup import ControlGroup
 from lessor.cli.command import Command
 from lessor.cli.foreground import Foreground
 from lessor.cli.guardian import Guardian
@@ -31,8 +32,10 @@ def run(args: argparse.Namespace, words: list[str]) -> int:
     sys.stdout.flush()
     sys.stderr.flush()
     # Both processes are forked before there is a thread or an open store: forking later would copy locks and connections.
-    command = Command(words)
-    guardian = Guardian(command.pid, gentle=args.on_lost != "kill", enforce=args.on_lost != "warn")
+    command, cgroup = Command(words), ControlGroup.make()
+    guardian = Guardian(command.become, cgroup, gentle=args.on_lost != "kill", enforce=args.on_lost != "warn")
+    if not guardian.follows:
+        report.warn("processes that detach themselves from COMMAND can't be followed on this host")
     try:
         with Client(args.url, holder=args.holder) as client:
             with WhileWaiting() as waiting:
@@ -41,13 +44,14 @@ def run(args: argparse.Namespace, words: list[str]) -> int:
             try:
                 return _hold(client, lease, command, guardian, report=report, args=args, waiting=waiting)
             finally:
-                command.dismiss()  # before the lease goes, whatever went wrong
+                guardian.dismiss()  # before the lease goes, whatever went wrong
                 _release(lease, report)
     except Interrupted as interrupted:
         return codes.SIGNAL + interrupted.signum
     finally:
-        command.dismiss()
         guardian.dismiss()
+        if cgroup is not None:
+            cgroup.remove()
 
 
 def _acquire(client: Client, args: argparse.Namespace, report: Report) -> Lease:
@@ -75,10 +79,9 @@ def _hold(
     bell = Bell()
     if waiting.signum is not None:  # it came too late to end the waiting, and must not be lost
         raise Interrupted(waiting.signum)
-    foreground = Foreground(command.pid)
+    foreground = Foreground(guardian.leader)
     supervisor = Supervisor(
         lease,
-        command,
         guardian,
         foreground=foreground,
         bell=bell,
@@ -86,6 +89,7 @@ def _hold(
         grace=args.grace,
         on_lost=args.on_lost,
         drain=args.drain,
+        leave_daemons=args.leave_daemons,
     )
     lease.check()
     foreground.give_if_interactive()
@@ -100,7 +104,7 @@ def _hold(
     if failure is not None:
         foreground.take_back()
         return _cant_execute(command.words[0], failure, report)
-    report.started(command.pid)
+    report.started(guardian.leader)
     return supervisor.run()
 
 

@@ -1,4 +1,4 @@
-"""Runs COMMAND while the lease is held, and not longer. It can't reach what detached itself from COMMAND.
+"""Runs COMMAND while the lease is held, and not longer. It can't kill a process of another user's.
 
 ::
 
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from lessor.cli import codes
-from lessor.cli.command import Ended, Stopped
+from lessor.cli.group import Ended, Stopped
 from lessor.cli.guardian import DEADLINE, GRACE, STOPPING
 from lessor.core.clock import MILLISECOND, SECOND
 from lessor.core.holder import State
@@ -24,7 +24,6 @@ from lessor.core.ops import Loss
 from lessor.runtime.clock import SYSTEM
 
 if TYPE_CHECKING:
-    from lessor.cli.command import Command
     from lessor.cli.foreground import Foreground
     from lessor.cli.guardian import Guardian
     from lessor.cli.report import Report
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
 LONGEST_SLEEP_NS: Final = 250 * MILLISECOND
 """Timers stand still during suspend; this bounds how late a look is after waking up."""
 LOOK_NS: Final = 10 * MILLISECOND
+"""How often to look for what no signal tells, and to kill what was forked since the last SIGKILL."""
 SLACK_NS: Final = 50 * MILLISECOND
 """How long a signal may take to end processes on a busy machine."""
 SAME_NS: Final = MILLISECOND
@@ -66,7 +66,6 @@ class Supervisor:
     def __init__(
         self,
         lease: Lease,
-        command: Command,
         guardian: Guardian,
         *,
         foreground: Foreground,
@@ -75,20 +74,24 @@ class Supervisor:
         grace: float,
         on_lost: str,
         drain: float | None,
+        leave_daemons: bool,
     ) -> None:
-        self._lease, self._command, self._guardian = lease, command, guardian
+        self._lease, self._guardian = lease, guardian
         self._foreground, self._bell, self._report = foreground, bell, report
         self._limits = Limits.of(lease.timing, grace)
         self._on_lost = on_lost
         self._drain = drain
+        self._leave_daemons = leave_daemons
         self._drained_by: int | None = None
         """When COMMAND, which was asked to end, must have done so."""
         self._state = State.HELD
         self._kill_at = self._told = 0
-        self._stopping = self._killed = False
+        self._stopping = self._killed = self._told_unkillable = False
         self._verdict: int | None = None
         """The exit code, where it is not COMMAND's own."""
         self._ended: Ended | None = None
+        self._leaving = False
+        """COMMAND has ended by itself, and its daemons are to go on."""
         guardian.tell(GRACE, self._limits.grace_ns)
         bell.also(guardian.fileno())
         lease.on_lost(lambda _: bell.ring())
@@ -96,20 +99,23 @@ class Supervisor:
         self._observe(SYSTEM.host_ns())
 
     def run(self) -> int:
-        """Return the exit code when nothing of COMMAND's group is left."""
+        """Return the exit code when nothing that descends from COMMAND is left."""
         while True:
             now = SYSTEM.host_ns()
             self._observe(now)
             self._enforce(now)
+            self._guardian.listen()
             self._take_news()
-            self._check_guardian(now)  # after the news: what it did to COMMAND, it says before it does it
-            if self._ended is not None and self._is_over(SYSTEM.host_ns()):
+            self._check_guardian(now)
+            if self._is_over(SYSTEM.host_ns()):
                 break
             for signum in self._bell.wait(self._sleep_ns(SYSTEM.host_ns()) / SECOND):
                 self._pass_on(signum)
-        self._foreground.take_back(restore=self._ended.signum is not None or self._verdict is not None)
-        self._report.exited(self._ended.code, self._ended.signum)
-        return self._ended.code if self._verdict is None else self._verdict
+        ended = self._ended or Ended(codes.INTERNAL)  # it can't be ended: then there is a verdict
+        self._foreground.take_back(restore=ended.signum is not None or self._verdict is not None)
+        if self._ended is not None:
+            self._report.exited(ended.code, ended.signum)
+        return ended.code if self._verdict is None else self._verdict
 
     # --- the lease ------------------------------------------------------------------------------------------------
 
@@ -149,12 +155,12 @@ class Supervisor:
             ahead = 0 if self._on_lost == "kill" else limits.grace_ns
             if now >= self._kill_at - ahead:
                 self._stop(now, codes.LOST, "the lease is about to end")
-        if self._stopping and not self._killed and now >= self._kill_at:
+        if self._stopping and now >= self._kill_at:
             self._killed = True
-            self._command.group.end(signal.SIGKILL)
+            self._end(signal.SIGKILL)  # again and again, for what was forked meanwhile
 
     def _stop(self, now: int, verdict: int | None, why: str) -> None:
-        """Begin to end the group: SIGKILL at the end of the grace, but never later than the deadline that was held."""
+        """Begin to end COMMAND: SIGKILL at the end of the grace, but never later than the deadline that was held."""
         if self._stopping:
             return
         self._stopping = True
@@ -162,16 +168,16 @@ class Supervisor:
             self._verdict = verdict
         hard = self._on_lost == "kill"
         self._kill_at = min(self._kill_at, now if hard else now + self._limits.grace_ns)
-        self._guardian.tell(STOPPING, self._kill_at)
-        if hard or now >= self._kill_at:
-            self._killed = True
-            self._command.group.end(signal.SIGKILL)
-        else:
-            self._command.group.end(signal.SIGTERM)
+        if not self._leaving:
+            self._guardian.tell(STOPPING, self._kill_at)
+        self._killed = hard or now >= self._kill_at
+        self._end(signal.SIGKILL if self._killed else signal.SIGTERM)
         self._report.stopping("SIGKILL" if self._killed else "SIGTERM", why)
 
+    def _end(self, signum: int) -> None:
+        self._guardian.group.end(signum, daemons=not self._leaving)
+
     def _check_guardian(self, now: int) -> None:
-        self._guardian.listen()
         if self._guardian.acted and not self._stopping:
             self._stopping = True
             self._verdict = codes.LOST
@@ -184,31 +190,48 @@ class Supervisor:
     # --- COMMAND --------------------------------------------------------------------------------------------------
 
     def _take_news(self) -> None:
-        while (news := self._command.news()) is not None:
+        while (news := self._guardian.news()) is not None:
             if isinstance(news, Ended):
                 self._ended = news
+                self._leaving = self._leave_daemons and not self._stopping
                 return
             self._stopped(news)
 
     def _is_over(self, now: int) -> bool:
-        """Whether nothing is left of the group; what is left is ended, since it must not go on without the lease."""
-        if not self._command.group.lives():
+        """Whether nothing is left of COMMAND; what is left is ended, since it must not go on without the lease."""
+        if self._ended is not None and self._guardian.left is False:
             return True
-        if not self._stopping:
-            self._stop(now, None, "it has ended, and what it left in its process group ends with it")
-        if self._killed and now >= self._kill_at + UNKILLABLE_NS:
-            self._report.warn(f"process group {self._command.pid} can't be killed: part of COMMAND may go on")
+        if self._leaving and not any(self._guardian.group.members(daemons=False)):
+            self._guardian.leaves_daemons = True
             return True
-        return False
+        if self._ended is not None and self._guardian.left and not self._stopping:
+            self._stop(now, None, "it has ended, and the processes that it left behind end with it")
+        overdue = self._killed and now >= self._kill_at + UNKILLABLE_NS
+        return overdue and self._cant_be_killed()
+
+    def _cant_be_killed(self) -> bool:
+        """Say that SIGKILL doesn't help. The lease is kept while it can be: COMMAND may still be at work."""
+        if not self._guardian.dead:
+            self._guardian.replace()  # perhaps it is stopped, and only can't tell
+            return False
+        lost = self._state is State.LOST
+        if not self._told_unkillable:
+            self._told_unkillable = True
+            pids = ", ".join(str(pid) for pid, _ in self._guardian.group.members(daemons=not self._leaving))
+            then = "the next holder may start while they run" if lost else "the lease is kept until they end"
+            self._report.warn(f"SIGKILL has not ended part of COMMAND (processes {pids}): {then}")
+        return lost
 
     def _sleep_ns(self, now: int) -> int:
-        if self._ended is not None:
-            return LOOK_NS  # nobody tells us when the last process of the group ends
         soon = self._limits.every_ns
-        if not self._killed and (self._stopping or self._on_lost != "warn"):
+        if self._leaving:
+            return LOOK_NS
+        if self._killed:
+            return min(soon, max(LOOK_NS, (now - self._kill_at) // 10))
+        if self._stopping or self._on_lost != "warn":
             gentle = not self._stopping and self._on_lost == "stop"
             soon = min(soon, self._kill_at - (self._limits.grace_ns if gentle else 0) - now)
-        if self._drained_by is not None and not self._killed:
+        if self._drained_by is not None:
             soon = min(soon, self._drained_by - now)
         return max(soon, MILLISECOND)
 
@@ -224,7 +247,7 @@ class Supervisor:
         if signum == signal.SIGTERM and self._drain is not None and self._drained_by is None:
             self._drained_by = SYSTEM.host_ns() + int(self._drain * SECOND)
             self._report.draining(self._drain)
-        self._command.group.signal(signum)
+        self._guardian.group.signal(signum)
 
     def _stopped(self, news: Stopped) -> None:
         """COMMAND was stopped: hand it the terminal if that is what it wants, else stop as the shell's job that we are."""
@@ -233,7 +256,7 @@ class Supervisor:
         if not foreground.exists:
             return
         if wants_terminal and foreground.give():
-            self._command.group.signal(signal.SIGCONT)
+            self._guardian.group.signal(signal.SIGCONT)
             return
         if news.signum == signal.SIGSTOP and not foreground.given:
             return  # somebody stopped just COMMAND
@@ -242,7 +265,7 @@ class Supervisor:
         if not _stop_ourselves(news.signum) and not wants_terminal:
             # There is no shell that could continue us, so nobody could continue COMMAND either.
             foreground.give()
-            self._command.group.signal(signal.SIGCONT)
+            self._guardian.group.signal(signal.SIGCONT)
 
 
 def _stop_ourselves(signum: int) -> bool:
