@@ -10,7 +10,7 @@ import pytest
 
 from lessor.core.claim import REFRESH_NS
 from lessor.core.ops import RESERVATION_NS, Acquire, Granted, Held, Release
-from lessor.errors import ConfigError, LeaseHeld, WouldDeadlock
+from lessor.errors import Closed, LeaseHeld, WouldDeadlock
 from lessor.runtime.clock import SYSTEM
 from lessor.stores.base import Capability
 from lessor.testing.conformance.base import (
@@ -142,7 +142,7 @@ class Waiting(Case):
         waiting = Thread(lambda: closing.acquire("job", ttl=30))
         until(lambda: queue_length(face, "job") == 1, "the waiter")
         getattr(closing, "run", lambda done: done)(closing.client.close())
-        with pytest.raises(ConfigError):
+        with pytest.raises(Closed):
             waiting.result()
         assert queue_length(face, "job") == 0
 
