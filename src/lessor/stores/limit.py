@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 HARDLY: Final = 0.05
 """While less than this part of it has gone, it counts as whole: the kernel needn't be told another limit each time."""
+LONGEST: Final = 1e6
+"""Seconds, about 11 days: the system's calls that wait take no more than 24."""
 
 
 class Limit:
@@ -21,7 +23,7 @@ class Limit:
     def __init__(self, clock: Clock, seconds: float) -> None:
         self._clock = clock
         self._whole = True
-        self.seconds = seconds
+        self.seconds = min(seconds, LONGEST)
         self.began_ns = clock.now()
 
     def left(self) -> float:

@@ -6,6 +6,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from lessor.core.ops import Held, Renew, Renewed, Unknown
+from lessor.runtime.clock import SYSTEM
 from lessor.stores.zookeeper import acquiring
 from lessor.stores.zookeeper.desk import IDLE_NS
 from lessor.stores.zookeeper.session import Session
@@ -29,7 +30,7 @@ def test_a_session_that_somebody_has_just_fetched_is_not_retired(
     """It was idle for long; and it is retired before whoever fetched it has noted down that it is in use."""
     store, other = opened(), opened()
     desk = store._desk
-    session = desk.session_for(ns(TTL), PATIENCE)
+    session = desk.session_for(ns(TTL), SYSTEM.now() + ns(PATIENCE))
     [key] = [key for key, one in desk._sessions.items() if one is session]
     granted, closed = threading.Event(), threading.Event()
     retiring: list[threading.Thread] = []
@@ -61,13 +62,13 @@ def test_a_session_that_somebody_has_just_fetched_is_not_retired(
 
 def test_a_session_that_nobody_uses_is_retired(store: ZooKeeperStore) -> None:
     desk = store._desk
-    session = desk.session_for(ns(TTL), PATIENCE)
+    session = desk.session_for(ns(TTL), SYSTEM.now() + ns(PATIENCE))
     [key] = [key for key, one in desk._sessions.items() if one is session]
     desk._retire(key)
-    assert desk.session_for(ns(TTL), PATIENCE) is session, "it was used just now"
+    assert desk.session_for(ns(TTL), SYSTEM.now() + ns(PATIENCE)) is session, "it was used just now"
     desk._used_ns[key] = desk.clock.now() - IDLE_NS
     desk._retire(key)
-    assert desk.session_for(ns(TTL), PATIENCE) is not session
+    assert desk.session_for(ns(TTL), SYSTEM.now() + ns(PATIENCE)) is not session
     taken(store, "job", TTL)
 
 

@@ -42,7 +42,7 @@ def ordinary() -> Iterator[ZooKeeperServer]:
 
 def end_session(zookeeper: ZooKeeperServer, store: ZooKeeperStore, ttl: float) -> None:
     """End the session of its leases behind the client's back, as the servers do after its timeout."""
-    session = store._desk.session_for(ns(ttl), PATIENCE)
+    session = store._desk.session_for(ns(ttl), SYSTEM.now() + ns(PATIENCE))
     other = KazooClient(zookeeper.address, client_id=session._client.client_id)
     other.start()
     other.stop()
@@ -108,7 +108,7 @@ def test_a_waiter_whose_session_ended_waits_on(url: str, zookeeper: ZooKeeperSer
         lease = one.acquire("job", ttl=20)
         waiting = Thread(lambda: other.acquire("job", ttl=20, wait=PATIENCE))
         until(lambda: len(one.get("job").queue) == 1, "the waiter")  # type: ignore[union-attr]
-        main = other._engine.store._desk.main(PATIENCE)  # type: ignore[attr-defined]
+        main = other._engine.store._desk.main_within(PATIENCE)  # type: ignore[attr-defined]
         before = main.id
         intruder = KazooClient(zookeeper.address, client_id=main._client.client_id)
         intruder.start()
@@ -151,7 +151,7 @@ def test_a_request_that_nobody_settles_is_settled_by_the_store(store: ZooKeeperS
     """Its answer was lost, and whoever asked never came back."""
     taken(store, "warm", 1)
     desk = store._desk
-    session = desk.session_for(ns(1), PATIENCE)
+    session = desk.session_for(ns(1), SYSTEM.now() + ns(PATIENCE))
     original = session.call
     session.call = lambda request: (original(request), original.__self__._client.handler.async_result())[1]  # type: ignore[method-assign, attr-defined]
     assert isinstance(store.apply([Acquire("job", new_id(), "h", ns(1))], timeout=0.1)[0], Unknown)
@@ -239,7 +239,7 @@ def test_what_rides_on_a_lease_is_held_towards_other_clients_too(opened: Callabl
 
 def test_requests_larger_than_the_buffers_on_the_way_arrive_whole(store: ZooKeeperStore) -> None:
     """Sent by several threads at once, so that some find one half sent, and queue up behind it."""
-    connection = store._desk.session_for(ns(30), PATIENCE)._client._connection
+    connection = store._desk.session_for(ns(30), SYSTEM.now() + ns(PATIENCE))._client._connection
     connection._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     texts = [json.dumps({"text": f"{n % 10}" * 50_000}) for n in range(80)]
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def test_events_go_on_after_a_lost_connection_none_missed_and_none_twice(url: str) -> None:
     with Client(url) as watcher, Client(url) as other, watcher.watch("jobs/") as stream:
         enough = threading.Event()
-        main = watcher._engine.store._desk.main(5)  # type: ignore[attr-defined]
+        main = watcher._engine.store._desk.main_within(5)  # type: ignore[attr-defined]
 
         def disturb() -> None:
             while not enough.wait(0.1):
@@ -98,8 +98,10 @@ def test_who_could_not_look_before_the_first_events_were_too_old_is_told_so(
     monkeypatch.setattr(events, "KEPT", 2)
     for at in range(5):
         taken(other, f"job/{at}", 30)
-    events.tidy(other._desk, other._desk.main(5))
-    until(lambda: len(list(other._desk.main(5).call(_events(other)).get(timeout=5))) == 2, "the end of the oldest")
+    events.tidy(other._desk, other._desk.main_within(5))
+    until(
+        lambda: len(list(other._desk.main_within(5).call(_events(other)).get(timeout=5))) == 2, "the end of the oldest"
+    )
     assert subscription.get(5) is None
     subscription.close()
 
@@ -108,7 +110,7 @@ def test_who_was_away_for_so_long_that_its_session_ended_is_told_so(
     store: ZooKeeperStore, zookeeper: ZooKeeperServer
 ) -> None:
     subscription = store.subscribe("")
-    thief = KazooClient(zookeeper.address, client_id=store._desk.main(5)._client.client_id)
+    thief = KazooClient(zookeeper.address, client_id=store._desk.main_within(5)._client.client_id)
     thief.start()
     thief.stop()  # which ends the session
     thief.close()

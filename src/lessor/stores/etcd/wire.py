@@ -17,7 +17,9 @@ import hpack
 
 from lessor.core.clock import SECOND
 from lessor.errors import ConfigError
+from lessor.stores.dialing import dial
 from lessor.stores.etcd.trouble import Elsewhere, explain
+from lessor.stores.limit import Limit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -96,7 +98,7 @@ class Wire:
     def _connect(self, address: EtcdAddress, give_up: int) -> socket.socket:
         node = self.node
         try:
-            bare = socket.create_connection(node, timeout=self._left(give_up))
+            bare = dial(node.host, node.port, Limit(self._clock, self._left(give_up)))
         except OSError as error:
             raise Elsewhere("etcd", f"{node} can't be reached: {error.strerror or error}") from None
         try:
@@ -104,6 +106,7 @@ class Wire:
             bare.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             for name, value in KEEPALIVE:
                 bare.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+            bare.settimeout(self._left(give_up))
             context = address.context
             return context.wrap_socket(bare, server_hostname=node.host) if context else bare
         except OSError as error:

@@ -545,7 +545,8 @@ class Engine:
             left = (give_up - self._clock.now()) / SECOND
             self._reached.wait_for(settled, max(0.0, left))
             if self._ready:
-                self._reached.wait_for(lambda: all(node.link or node.error for node in self.nodes), THE_LAST_SECONDS)
+                left = min(THE_LAST_SECONDS, (give_up - self._clock.now()) / SECOND)
+                self._reached.wait_for(lambda: all(node.link or node.error for node in self.nodes), max(0.0, left))
             else:
                 wrong = next((node.error for node in self.nodes if isinstance(node.error, ConfigError)), None)
                 raise wrong or self._trouble()

@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import psycopg
 
-from lessor.core.clock import SECOND
 from lessor.errors import ConfigError, LessorError, StoreUnavailable
-from lessor.stores.limit import Limit
 from lessor.stores.pool import TRUSTED_NS, Pool
 from lessor.stores.postgresql.migration import VERSION, migrate, ours, too_new, too_old
 from lessor.stores.postgresql.trouble import (
@@ -18,6 +16,7 @@ from lessor.stores.postgresql.trouble import (
     STORE,
     UNPREPARED,
     Refused,
+    Unreplicated,
     explain,
     explain_connecting,
 )
@@ -26,7 +25,7 @@ from lessor.stores.postgresql.wire import Wire
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lessor.core.clock import Clock
+    from lessor.stores.limit import Limit
     from lessor.stores.postgresql.address import PostgresAddress
     from lessor.stores.postgresql.statements import Statement
 
@@ -38,25 +37,20 @@ ATTEMPTS: Final = 5
 class Connections(Pool[Wire]):
     """Those to one database."""
 
-    def __init__(self, address: PostgresAddress, clock: Clock) -> None:
+    def __init__(self, address: PostgresAddress) -> None:
         super().__init__(STORE, address)
         self._address = address
-        self._clock = clock
 
-    def ask(
-        self, statement: Statement, values: Sequence[bytes | None], timeout: float, *, urgent: bool = False
-    ) -> bytes:
+    def ask(self, statement: Statement, values: Sequence[bytes | None], limit: Limit, *, urgent: bool = False) -> bytes:
         """Ask over some connection, and return the answer. Raises `Refused`, or an error of ours.
 
         It is sent again only where the server said that nothing was done.
         """
-        give_up = self._clock.now() + int(timeout * SECOND)
         for attempt in range(1, ATTEMPTS + 1):
-            left = timeout if attempt == 1 else (give_up - self._clock.now()) / SECOND
             try:
-                answer = self._ask(statement, values, max(left, 0.001), urgent=urgent)
+                answer = self._ask(statement, values, limit, urgent=urgent)
             except Refused as refused:
-                if refused.code not in (*AGAIN, *UNPREPARED, *MISSING) or attempt == ATTEMPTS or left <= 0:
+                if refused.code not in (*AGAIN, *UNPREPARED, *MISSING) or attempt == ATTEMPTS:
                     raise
             else:
                 assert answer is not None
@@ -65,23 +59,27 @@ class Connections(Pool[Wire]):
 
     # --- one request ----------------------------------------------------------------------------------------------
 
-    def _ask(
-        self, statement: Statement, values: Sequence[bytes | None], timeout: float, *, urgent: bool
-    ) -> bytes | None:
+    def _ask(self, statement: Statement, values: Sequence[bytes | None], limit: Limit, *, urgent: bool) -> bytes | None:
         wire = self._idle_one(urgent=urgent)
-        limit = Limit(self._clock, timeout)
         now = limit.began_ns
         if wire is None or (now - wire.used_ns > TRUSTED_NS and wire.pending(0)):
             wire = self._another(wire, limit, urgent=urgent)
         wire.used_ns = now
         try:
-            answer = wire.ask(statement, values, limit.left())
+            answer = wire.ask(statement, values, limit)
         except Refused as refused:
             self._after(refused, wire)
             raise
+        except Unreplicated:
+            self._put_back(wire)
+            raise StoreUnavailable(
+                STORE,
+                f"{self._address} has committed, but its wait for a synchronous standby was cancelled: a failover "
+                "might undo it",
+            ) from None
         except TimeoutError:
             self._drop(wire)
-            raise StoreUnavailable(STORE, f"{self._address} didn't answer within {timeout:g} s") from None
+            raise StoreUnavailable(STORE, f"{self._address} didn't answer within {limit.seconds:g} s") from None
         except psycopg.Error as error:
             self._drop(wire)
             said = " ".join(self._address.scrub(error).split())[:200]
@@ -104,32 +102,30 @@ class Connections(Pool[Wire]):
 
     def _connect(self, limit: Limit) -> Wire:
         try:
-            left = limit.left()
+            limit.left()
         except TimeoutError:
             raise StoreUnavailable(STORE, f"there was no connection to {self._address} in time") from None
-        return connect(self._address, left, self._clock)
+        return connect(self._address, limit)
 
 
-def connect(address: PostgresAddress, timeout: float, clock: Clock) -> Wire:
+def connect(address: PostgresAddress, limit: Limit) -> Wire:
     """Connect to the first of the hosts that takes leases, its schema in order. Raises errors of ours."""
     attempts = list(address.attempts())
-    give_up = clock.now() + int(timeout * SECOND)
     last: LessorError | None = None
-    for at, conninfo in enumerate(attempts):
-        share = max(0.001, (give_up - clock.now()) / SECOND / (len(attempts) - at))
+    for hosts_left, conninfo in zip(range(len(attempts), 0, -1), attempts, strict=True):
         try:
-            wire = Wire(conninfo, share, clock)
+            wire = Wire(conninfo, limit.share(hosts_left))  # one that is silent leaves time for the others
         except TimeoutError:
-            last = StoreUnavailable(STORE, f"{address} can't be reached within {share:.3g} s")
+            last = StoreUnavailable(STORE, f"{address} can't be reached within {limit.seconds:.3g} s")
             continue
         except psycopg.OperationalError as error:
             last = explain_connecting(str(error), address)
             continue
         try:
-            _check(wire, address, max(0.001, (give_up - clock.now()) / SECOND))
+            _check(wire, address, limit)
         except (LessorError, TimeoutError, Refused, psycopg.Error) as error:
             wire.close()
-            last = _as_ours(error, address, timeout)
+            last = _as_ours(error, address, limit)
             if len(attempts) == 1 or not isinstance(last, StoreUnavailable):
                 raise last from None
         except BaseException:
@@ -141,31 +137,31 @@ def connect(address: PostgresAddress, timeout: float, clock: Clock) -> Wire:
     raise last
 
 
-def _as_ours(error: Exception, address: PostgresAddress, timeout: float) -> LessorError:
+def _as_ours(error: Exception, address: PostgresAddress, limit: Limit) -> LessorError:
     if isinstance(error, LessorError):
         return error
     if isinstance(error, Refused):
         return explain(error, address)
     if isinstance(error, TimeoutError):
-        return StoreUnavailable(STORE, f"{address} didn't answer within {timeout:g} s")
+        return StoreUnavailable(STORE, f"{address} didn't answer within {limit.seconds:g} s")
     return StoreUnavailable(STORE, f"the connection to {address} broke: {' '.join(address.scrub(error).split())[:200]}")
 
 
-def _check(wire: Wire, address: PostgresAddress, timeout: float) -> None:
+def _check(wire: Wire, address: PostgresAddress, limit: Limit) -> None:
     """Refuse a server on which leases can't be kept, and make the schema where there is none."""
     if wire.version < OLDEST:
         version = f"{wire.version // 10000}.{wire.version % 10000}"
         raise ConfigError(f"PostgreSQL at {address} has version {version}, and 13 is the oldest that works")
-    result = wire.tell(f"SELECT pg_backend_pid(), pg_is_in_recovery(), {ours(address.schema)}".encode(), timeout)
+    result = wire.tell(f"SELECT pg_backend_pid(), pg_is_in_recovery(), {ours(address.schema)}".encode(), limit)
     pid, standby, there = (result.get_value(0, column) for column in range(3))
     if standby == b"t":
         raise StoreUnavailable(STORE, f"{address} is a standby, which can't be written to: leases need the primary")
     wire.pooled = int(pid or 0) != wire.pid
     if there != b"t":
-        migrate(address, timeout)
+        migrate(address, limit)
         return
     schema = address.schema.replace('"', '""')
-    found = int(wire.tell(f'SELECT "{schema}".schema_version()'.encode(), timeout).get_value(0, 0) or 0)
+    found = int(wire.tell(f'SELECT "{schema}".schema_version()'.encode(), limit).get_value(0, 0) or 0)
     if found > VERSION:
         raise too_new(found, address.schema)
     if found < VERSION:

@@ -18,9 +18,11 @@ import psycopg
 from psycopg import sql
 
 from lessor.errors import ConfigError, LessorError, StoreUnavailable
-from lessor.stores.postgresql.trouble import STORE, Refused, explain, explain_connecting
+from lessor.stores.postgresql.trouble import LOCKED, STORE, Refused, explain, explain_connecting
+from lessor.stores.postgresql.wire import Wire
 
 if TYPE_CHECKING:
+    from lessor.stores.limit import Limit
     from lessor.stores.postgresql.address import PostgresAddress
 
 STEPS: Final = ("0001.sql", "0002.sql", "0003.sql")
@@ -38,6 +40,8 @@ SET LOCAL lock_timeout = '500ms';
 """
 """Objects without a schema are made in this one, and the functions keep looking there, whoever calls them."""
 FOREIGN: Final = "LS003"
+READ_ONLY: Final = "25006"
+PRIVILEGES_MISSING: Final = "42501"
 STEP_BY_STEP: Final = """\
 DO $steps$
 DECLARE
@@ -131,77 +135,94 @@ def printed(schema: str) -> str:
     return f"{what}BEGIN;\n{script(schema)}COMMIT;\n"
 
 
-def migrate(address: PostgresAddress, timeout: float) -> Migrated:
+def migrate(address: PostgresAddress, limit: Limit) -> Migrated:
     """Bring the schema to our version, from any older one or from nothing. Raises errors of ours."""
     last: LessorError | None = None
     for conninfo in address.attempts():
         try:
-            connection = psycopg.connect(
-                conninfo.decode(), connect_timeout=max(2, int(timeout)), prepare_threshold=None
-            )
+            wire = Wire(conninfo, limit)
         except psycopg.OperationalError as error:
             last = explain_connecting(str(error), address)
             continue
+        except TimeoutError:
+            raise _late(address, limit) from None
         try:
-            with connection:
-                return _migrate(connection, address.schema)
-        except psycopg.errors.ReadOnlySqlTransaction as error:
-            last = explain(Refused(error.sqlstate or "", str(error)), address)
-        except psycopg.errors.InsufficientPrivilege as error:
-            said = address.scrub(error.diag.message_primary)
-            raise ConfigError(
-                f"the schema {address.schema!r} at {address} is missing or old, and this role may not make it ({said}): "
-                "run `lessor migrate` as one that may, or `lessor migrate --print` for the SQL"
-            ) from None
-        except psycopg.errors.LockNotAvailable:
-            raise StoreUnavailable(
-                STORE,
-                f"the schema {address.schema!r} at {address} is locked by somebody's transaction, such as a dump: "
-                "nothing was changed; try again when that is over",
-            ) from None
+            return _migrate(wire, address.schema, limit)
+        except TimeoutError:
+            raise _late(address, limit) from None
+        except Refused as refused:
+            last = _explain(refused, address)
+            if refused.code != READ_ONLY:
+                raise last from None
         except psycopg.Error as error:
-            if error.sqlstate == FOREIGN:
-                raise ConfigError(
-                    f"the schema {address.schema!r} at {address} has objects in it that are not lessor's: name "
-                    "one of its own with schema=, or leave that out"
-                ) from None
-            raise explain(Refused(error.sqlstate or "", str(error)), address) from None
+            said = " ".join(address.scrub(error).split())[:200]
+            last = StoreUnavailable(STORE, f"the connection to {address} broke: {said}")
+        finally:
+            wire.close()
     assert last is not None
     raise last
 
 
-def _migrate(connection: psycopg.Connection, schema: str) -> Migrated:
-    connection.execute("SELECT set_config('lock_timeout', '30s', true)")
-    connection.execute("SELECT pg_advisory_xact_lock(hashtextextended('lessor:' || %s, 0))", (schema,))
-    found = _version(connection, schema)
+def _late(address: PostgresAddress, limit: Limit) -> StoreUnavailable:
+    return StoreUnavailable(STORE, f"the schema at {address} was not up to date within {limit.seconds:g} s: try again")
+
+
+def _explain(refused: Refused, address: PostgresAddress) -> LessorError:
+    if refused.code == PRIVILEGES_MISSING:
+        return ConfigError(
+            f"the schema {address.schema!r} at {address} is missing or old, and this role may not make it "
+            f"({address.scrub(refused.text)}): run `lessor migrate` as one that may, or `lessor migrate --print` for "
+            "the SQL"
+        )
+    if refused.code == LOCKED:
+        return StoreUnavailable(
+            STORE,
+            f"the schema {address.schema!r} at {address} is locked by somebody's transaction, such as a dump: "
+            "nothing was changed; try again when that is over",
+        )
+    if refused.code == FOREIGN:
+        return ConfigError(
+            f"the schema {address.schema!r} at {address} has objects in it that are not lessor's: name "
+            "one of its own with schema=, or leave that out"
+        )
+    return explain(refused, address)
+
+
+def _migrate(wire: Wire, schema: str, limit: Limit) -> Migrated:
+    found = _version(wire, schema, limit)
     if found > VERSION:
         raise too_new(found, schema)
     if found < VERSION:
-        _change(connection, script(schema))
+        _change(wire, schema, limit)
     return Migrated(schema, found, VERSION)
 
 
-def _change(connection: psycopg.Connection, statements: str) -> None:
-    """Carry it out as soon as nobody uses the tables, and let the leases go on until then."""
+def _change(wire: Wire, schema: str, limit: Limit) -> None:
+    """Carry it out as soon as nobody uses the tables, and let the leases go on until then.
+
+    All is sent at once: the server finishes it, even for a client that has no more time to wait for that.
+    """
+    key = sql.Literal(f"lessor:{schema}").as_string(None)
+    alone = f"SET LOCAL lock_timeout = '30s';\nSELECT pg_advisory_xact_lock(hashtextextended({key}, 0));\n"
+    statements = f"BEGIN;\n{alone}{script(schema)}COMMIT;\n".encode()
     for attempt in range(1, ATTEMPTS + 1):
         try:
-            with connection.transaction():
-                connection.execute(statements.encode())
-        except psycopg.errors.LockNotAvailable:
-            if attempt == ATTEMPTS:
+            wire.run(statements, limit)
+        except Refused as refused:
+            if refused.code != LOCKED or attempt == ATTEMPTS or limit.left() <= PAUSE:
                 raise
+            wire.run(b"ROLLBACK", limit)
             time.sleep(PAUSE)
         else:
             return
 
 
-def _version(connection: psycopg.Connection, schema: str) -> int:
+def _version(wire: Wire, schema: str, limit: Limit) -> int:
     """Return the version of the schema there; 0: none of ours."""
-    row = connection.execute(f"SELECT {ours(schema)}".encode()).fetchone()
-    if row is None or not row[0]:
+    if wire.tell(f"SELECT {ours(schema)}".encode(), limit).get_value(0, 0) != b"t":
         return 0
-    row = connection.execute(sql.SQL("SELECT max(version) FROM {}").format(sql.Identifier(schema, "meta"))).fetchone()
-    return int(row[0] or 0) if row else 0
+    meta = sql.Identifier(schema, "meta").as_string(None)
+    return int(wire.tell(f"SELECT max(version) FROM {meta}".encode(), limit).get_value(0, 0) or 0)
 
 
 def _literal(schema: str) -> str:

@@ -21,6 +21,7 @@ from lessor.errors import LessorError
 from lessor.stores.answers import contenders, record
 from lessor.stores.base import Capability, Guarantees
 from lessor.stores.gathering import Gathering
+from lessor.stores.limit import Limit
 from lessor.stores.postgresql import codec
 from lessor.stores.postgresql.statements import Statements
 from lessor.stores.postgresql.trouble import LOCKED, Refused, explain
@@ -88,7 +89,7 @@ class PostgresStore:
         self._address = PostgresAddress(url)
         self.url = self._address.url()
         self._clock = clock
-        self._connections = Connections(self._address, clock)
+        self._connections = Connections(self._address)
         self._statements = Statements(self._address.schema)
         self._namespace = self._address.namespace.encode()
         self._gathering = Gathering("postgresql", self._apply_together, clock)
@@ -122,22 +123,24 @@ class PostgresStore:
         """Return who holds what, all at one moment."""
         if not resources:
             return []
-        found = self._read(self._statements.read, [json.dumps(list(resources)).encode()], timeout)
+        limit = Limit(self._clock, timeout)
+        found = self._read(self._statements.read, [json.dumps(list(resources)).encode()], limit)
         return [None if fields is None else _record(fields) for fields in found]
 
     def scan(self, prefix: str, *, timeout: float) -> Iterator[Record]:
         """Return all live leases under the prefix; some hundred at a time are of one moment."""
+        limit = Limit(self._clock, timeout)
         records: list[Record] = []
         after: str | None = ""
         while after is not None:
             values = [prefix.encode(), after.encode(), str(PAGE).encode()]
-            after, found = self._read(self._statements.scan, values, timeout)
+            after, found = self._read(self._statements.scan, values, limit)
             records += [_record(fields) for fields in found if fields is not None]
         return iter(records)
 
     def waiters(self, resource: str, *, timeout: float) -> list[Contender]:
         """Return who waits for the resource."""
-        return contenders(self._read(self._statements.contenders, [resource.encode()], timeout))
+        return contenders(self._read(self._statements.contenders, [resource.encode()], Limit(self._clock, timeout)))
 
     def subscribe(self, prefix: str | None = None) -> PostgresSubscription | None:
         """Be told, over a connection of its own. None where a pooler lets nothing through."""
@@ -190,7 +193,7 @@ class PostgresStore:
         """Bring the schema up to date, and return what was done."""
         from lessor.stores.postgresql.migration import migrate  # noqa: PLC0415 - as above
 
-        done = migrate(self._address, timeout)
+        done = migrate(self._address, Limit(self._clock, timeout))
         what = f"the schema {done.schema!r} at {self._address}"
         if done.found == done.now:
             return f"{what} has version {done.now} already: nothing to do"
@@ -208,7 +211,7 @@ class PostgresStore:
         """Forget some of the entries that have been dead for so many seconds. Where that fails, somebody else does it."""
         values = [self._namespace, str(COLLECT_MOST).encode(), str(kept).encode()]
         with contextlib.suppress(LessorError, Refused):
-            self._connections.ask(self._statements.collect, values, max(timeout, 0.001))
+            self._connections.ask(self._statements.collect, values, Limit(self._clock, max(timeout, 0.001)))
 
     # --- inside ---------------------------------------------------------------------------------------------------
 
@@ -218,8 +221,9 @@ class PostgresStore:
 
     def _apply(self, ops: Sequence[Op], timeout: float, *, urgent: bool) -> list[Outcome]:
         statement, values = self._request(ops, timeout)
+        limit = Limit(self._clock, timeout)
         try:
-            answers = self._connections.ask(statement, values, timeout, urgent=urgent)
+            answers = self._connections.ask(statement, values, limit, urgent=urgent)
         except Refused as refused:
             if refused.code == LOCKED:
                 return [codec.locked(op) for op in ops]
@@ -228,14 +232,15 @@ class PostgresStore:
             return [Unknown(error)] * len(ops)
         outcomes = codec.outcomes(ops, answers)
         if not self._rehearsed and type(outcomes[0]) is Held and getattr(ops[0], "queue", False):
-            self._rehearse(timeout)
+            self._rehearse(limit)
         return outcomes
 
-    def _rehearse(self, timeout: float) -> None:
+    def _rehearse(self, limit: Limit) -> None:
         """Let the connection get to know the functions, now that there is time: somebody begins to wait."""
         self._rehearsed = True
-        with contextlib.suppress(LessorError, Refused):
-            self._connections.ask(self._statements.rehearse, [self._namespace], min(timeout, REHEARSED_WITHIN))
+        with contextlib.suppress(LessorError, Refused, TimeoutError):
+            within = Limit(self._clock, min(limit.left(), REHEARSED_WITHIN))
+            self._connections.ask(self._statements.rehearse, [self._namespace], within)
 
     def _request(self, ops: Sequence[Op], timeout: float) -> tuple[Statement, list[bytes]]:
         """Return the call for these: a lone plain one has a shorter way."""
@@ -307,9 +312,9 @@ class PostgresStore:
         can = self.guarantees.capabilities & ~CALLED
         self.guarantees = self.guarantees._replace(capabilities=can, waiting_order="best effort")
 
-    def _read(self, statement: Statement, values: Sequence[bytes], timeout: float) -> Any:
+    def _read(self, statement: Statement, values: Sequence[bytes], limit: Limit) -> Any:
         try:
-            return json.loads(self._connections.ask(statement, [self._namespace, *values], timeout))
+            return json.loads(self._connections.ask(statement, [self._namespace, *values], limit))
         except Refused as refused:
             raise explain(refused, self._address) from None
 

@@ -12,6 +12,7 @@ import psycopg
 from lessor.core.clock import SECOND
 from lessor.core.ops import Event, EventKind, Notice, Summons
 from lessor.errors import LessorError
+from lessor.stores.limit import Limit
 from lessor.stores.listening import FIRST_PAUSE, Listening
 from lessor.stores.postgresql.connection import connect
 from lessor.stores.postgresql.trouble import Refused
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from lessor.stores.postgresql.wire import Wire
 
 CONNECT_TIMEOUT: Final = 2.0
+"""Seconds, for all that is said in the beginning, too."""
 REFRESH: Final = 5.0
 """Seconds after which the server is asked for a sign of life and, by a watcher, to go on telling events."""
 WATCHED_FOR: Final = 20
@@ -63,15 +65,16 @@ class PostgresSubscription(Listening["Wire"]):
         return None if deaf else news  # there is nothing to hear then: look
 
     def _connect(self) -> Wire:
-        wire = connect(self._server, CONNECT_TIMEOUT, self._clock)
+        limit = Limit(self._clock, CONNECT_TIMEOUT)
+        wire = connect(self._server, limit)
         try:
             if wire.pooled:
-                self._probe(wire)
-            wire.tell(f'LISTEN "lessor:{self._name}"'.encode(), ANSWER_WITHIN)
+                self._probe(wire, limit)
+            wire.tell(f'LISTEN "lessor:{self._name}"'.encode(), limit)
             if self._prefix is not None:
-                wire.tell(f'LISTEN "{self._events}"'.encode(), ANSWER_WITHIN)
-                self._watch(wire)
-                since, unaware = self._watch(wire)  # after the first one's commit: who comes now knows
+                wire.tell(f'LISTEN "{self._events}"'.encode(), limit)
+                self._watch(wire, limit)
+                since, unaware = self._watch(wire, limit)  # after the first one's commit: who comes now knows
                 self._unaware = unaware if since < unaware else None
         except BaseException:
             wire.close()
@@ -79,23 +82,23 @@ class PostgresSubscription(Listening["Wire"]):
         self._refresh_ns = self._clock.now() + int((REFRESH if self._unaware is None else FIRST_PAUSE) * SECOND)
         return wire
 
-    def _probe(self, wire: Wire) -> None:
+    def _probe(self, wire: Wire, limit: Limit) -> None:
         """Find out whether calls come through, by one over another connection."""
         channel = f"lessor:probe-{os.urandom(8).hex()}"
-        wire.tell(f'LISTEN "{channel}"'.encode(), ANSWER_WITHIN)
-        other = connect(self._server, CONNECT_TIMEOUT, self._clock)
+        wire.tell(f'LISTEN "{channel}"'.encode(), limit)
+        other = connect(self._server, limit)
         try:
-            other.tell(f'NOTIFY "{channel}"'.encode(), ANSWER_WITHIN)
+            other.tell(f'NOTIFY "{channel}"'.encode(), limit)
         finally:
             other.close()
         if not (wire.pending(PROBE) and any(heard == channel for heard, _ in wire.heard())):
             raise Deaf
-        wire.tell(f'UNLISTEN "{channel}"'.encode(), ANSWER_WITHIN)
+        wire.tell(f'UNLISTEN "{channel}"'.encode(), limit)
 
-    def _watch(self, wire: Wire) -> tuple[int, int]:
+    def _watch(self, wire: Wire, limit: Limit) -> tuple[int, int]:
         schema = self._server.schema.replace('"', '""')
         asked = f"SELECT \"{schema}\".watch('{self._server.namespace}', {WATCHED_FOR})"
-        since, before = json.loads(wire.tell(asked.encode(), ANSWER_WITHIN).get_value(0, 0) or b"[0, 0]")
+        since, before = json.loads(wire.tell(asked.encode(), limit).get_value(0, 0) or b"[0, 0]")
         return since, before
 
     def _found_again(self, left: float) -> bool:
@@ -120,10 +123,11 @@ class PostgresSubscription(Listening["Wire"]):
     def _refresh(self, wire: Wire) -> bool:
         """Ask for a sign of life. True: the last of those that knew nothing of us has just ended."""
         pause, looked = REFRESH, False
+        limit = Limit(self._clock, ANSWER_WITHIN)
         if self._prefix is None:
-            wire.tell(b"SELECT 1", ANSWER_WITHIN)
+            wire.tell(b"SELECT 1", limit)
         else:
-            since, _ = self._watch(wire)
+            since, _ = self._watch(wire, limit)
             if self._unaware is not None:
                 looked = since >= self._unaware
                 pause = REFRESH if looked else 0.2

@@ -22,6 +22,10 @@ class Refused(Exception):  # noqa: N818 - it never leaves the store
         self.text = text
 
 
+class Unreplicated(Exception):  # noqa: N818 - it never leaves the store
+    """The server has committed, and warned that a synchronous standby may not have received it."""
+
+
 AGAIN: Final = ("40001", "40P01")
 """Serialization failure, deadlock: to be sent again."""
 UNPREPARED: Final = ("26000", "42P05")

@@ -14,58 +14,91 @@ from typing import TYPE_CHECKING, Final
 import psycopg
 from psycopg import pq
 
-from lessor.core.clock import SECOND
-from lessor.stores.postgresql.trouble import Refused
+from lessor.stores.postgresql.trouble import Refused, Unreplicated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from lessor.core.clock import Clock
+    from lessor.stores.limit import Limit
     from lessor.stores.postgresql.statements import Statement
 
 GOOD: Final = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
+WARNING: Final = b"01000"
+"""The code of a warning that has none of its own."""
+SAID_BY_FUNCTIONS: Final = b"exec_stmt_raise"
+"""The routine in the server that carries out RAISE: its warnings are from somebody's own code, not about the commit."""
+
+
+class Warnings:
+    """What the server warns of. It doesn't know its connection: one that nobody has any more is to be gone at once."""
+
+    doubtful = False
+    """Whether the server has warned, since the last request, that the commit may not be what it was to be."""
+
+    def take(self, notice: pq.abc.PGresult) -> None:
+        """Take note of a warning.
+
+        A backend that is told to cancel while it waits for a synchronous standby has committed, says so with success,
+        and warns that the commit may not be replicated. The text depends on the server's language, and the code is
+        that of every warning without one of its own. So each of those counts, unless a function in the database raised
+        it: a grant too many that is asked for again is better than one that two hold.
+        """
+        if notice.error_field(pq.DiagnosticField.SQLSTATE) == WARNING:
+            self.doubtful |= notice.error_field(pq.DiagnosticField.SOURCE_FUNCTION) != SAID_BY_FUNCTIONS
 
 
 class Wire:
     """A connection. Any error but the server's own refusal makes it useless: a late answer would go astray."""
 
-    def __init__(self, conninfo: bytes, timeout: float, clock: Clock) -> None:
-        self._clock = clock
+    def __init__(self, conninfo: bytes, limit: Limit) -> None:
         self.used_ns = 0
         self.slot: object = None
         self.pooled = False
         """A pooler stands between: nothing of this connection lasts from one statement to the next."""
         self._prepared: set[bytes] = set()
+        self._warnings = Warnings()
         self._connection = pq.PGconn.connect_start(conninfo)
         try:
-            self._await_connection(timeout)
+            self._await_connection(limit)
         except BaseException:
             self.close()
             raise
         self._connection.nonblocking = 1
+        self._connection.notice_handler = self._warnings.take
         self.socket = self._connection.socket
         self._readable = select.poll()
         self._readable.register(self.socket, select.POLLIN)
         self.pid = self._connection.backend_pid
         self.version = self._connection.server_version
 
-    def ask(self, statement: Statement, values: Sequence[bytes | None], timeout: float) -> bytes | None:
-        """Return the one value that the statement returns. Raises `Refused`, `TimeoutError` or `psycopg.Error`."""
+    def ask(self, statement: Statement, values: Sequence[bytes | None], limit: Limit) -> bytes | None:
+        """Return the one value that the statement returns.
+
+        Raises `Refused`, `Unreplicated`, `TimeoutError` or `psycopg.Error`.
+        """
+        self._warnings.doubtful = False
         if self.pooled:
             self._connection.send_query_params(statement.sql, values)
         else:
             if statement.name not in self._prepared:
                 self._connection.send_prepare(statement.name, statement.sql)
-                self._answer(timeout)
+                self._answer(limit)
                 self._prepared.add(statement.name)
             self._connection.send_query_prepared(statement.name, values)
-        result = self._answer(timeout)
+        result = self._answer(limit)
+        if self._warnings.doubtful:
+            raise Unreplicated
         return result.get_value(0, 0) if result.ntuples else None
 
-    def tell(self, sql: bytes, timeout: float) -> pq.abc.PGresult:
+    def tell(self, sql: bytes, limit: Limit) -> pq.abc.PGresult:
         """Carry out a statement without values, and return what it returns."""
         self._connection.send_query_params(sql, [])
-        return self._answer(timeout)
+        return self._answer(limit)
+
+    def run(self, script: bytes, limit: Limit) -> None:
+        """Carry out several statements, up to the first that fails."""
+        self._connection.send_query(script)
+        self._answer(limit)
 
     def pending(self, seconds: float) -> bool:
         """Whether there is something to receive, an end included, within that time. Between requests, that is bad news."""
@@ -92,20 +125,17 @@ class Wire:
 
     # --- inside ---------------------------------------------------------------------------------------------------
 
-    def _answer(self, timeout: float) -> pq.abc.PGresult:
+    def _answer(self, limit: Limit) -> pq.abc.PGresult:
         connection = self._connection
-        give_up = self._clock.now() + int(timeout * SECOND)
         while connection.flush():
-            self._wait(select.POLLIN | select.POLLOUT, give_up)
+            self._wait(select.POLLIN | select.POLLOUT, limit)
             connection.consume_input()
         found: pq.abc.PGresult | None = None
-        left = timeout
         while True:
             while connection.is_busy():
-                if left <= 0 or not self._readable.poll(left * 1000):
+                if not self._readable.poll(limit.left() * 1000):
                     raise TimeoutError
                 connection.consume_input()
-                left = (give_up - self._clock.now()) / SECOND
             result = connection.get_result()
             if result is None:
                 break
@@ -120,19 +150,17 @@ class Wire:
             raise Refused(code, text) if code else psycopg.OperationalError(text)
         return found
 
-    def _wait(self, events: int, give_up: int) -> None:
-        left = (give_up - self._clock.now()) / SECOND
+    def _wait(self, events: int, limit: Limit) -> None:
         poll = select.poll()
         poll.register(self._connection.socket, events)
-        if left <= 0 or not poll.poll(left * 1000):
+        if not poll.poll(limit.left() * 1000):
             raise TimeoutError
 
-    def _await_connection(self, timeout: float) -> None:
-        give_up = self._clock.now() + int(timeout * SECOND)
+    def _await_connection(self, limit: Limit) -> None:
         while True:
             status = self._connection.connect_poll()
             if status == pq.PollingStatus.OK:
                 return
             if status == pq.PollingStatus.FAILED:
                 raise psycopg.OperationalError(self._connection.error_message.decode(errors="replace"))
-            self._wait(select.POLLIN if status == pq.PollingStatus.READING else select.POLLOUT, give_up)
+            self._wait(select.POLLIN if status == pq.PollingStatus.READING else select.POLLOUT, limit)

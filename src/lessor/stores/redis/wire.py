@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import select
 import socket
-import struct
 from typing import TYPE_CHECKING, Any, Final
 
 import hiredis
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
     from lessor.stores.redis.address import Login
 
 RECEIVE: Final = 16384
-AT_ONCE: Final = 16384
-"""Bytes that the kernel takes at once, whatever the server does: it has nothing else of ours to keep."""
 
 
 class Plain(redis.Connection):
@@ -102,14 +99,12 @@ class Wire:
         self.socket: socket.socket = self._connection._sock  # noqa: SLF001 - past the command layer
         self.used_ns = 0
         self.slot: object = None
-        self._timeout = 0.0
-        self._in_kernel = not login.tls
-        if self._in_kernel:
-            self.socket.settimeout(None)
-        self._limit(timeout)
+        self._encrypted = login.tls
+        if not self._encrypted:
+            self.socket.settimeout(None)  # each call says itself that it doesn't block
         self._reader = hiredis.Reader(encoding="utf-8", errors="replace")
-        self._idle = select.poll()
-        self._idle.register(self.socket, select.POLLIN)
+        self._readable = select.poll()
+        self._readable.register(self.socket, select.POLLIN)
         self._decrypted = getattr(self.socket, "pending", int)
 
     @contextlib.contextmanager
@@ -126,42 +121,32 @@ class Wire:
 
     def ask(self, request: bytes, limit: Limit) -> Any:
         """Send the request and return the first answer; a refusal is a `hiredis.ReplyError`, returned and not raised."""
-        if (left := limit.left()) != self._timeout:
-            self._limit(left)
-        wire, reader = self.socket, self._reader
-        try:
-            sent = wire.send(request)
-            if sent < len(request) or sent > AT_ONCE:
-                self._send_rest(request[sent:], limit)
-            data = wire.recv(RECEIVE)
-        except BlockingIOError:
-            raise TimeoutError from None
-        if data:
-            reader.feed(data)
-            if (answer := reader.gets()) is not False:  # as a rule all of it comes at once
-                return answer
+        self.send(request, limit)
         return self.receive(limit)
 
     def send(self, request: bytes, limit: Limit) -> None:
         """Send without waiting for an answer."""
-        self._limit(limit.left())
-        try:
+        if self._encrypted:
+            self.socket.settimeout(limit.left())
             self.socket.sendall(request)
-        except BlockingIOError:
-            raise TimeoutError from None
+            return
+        sent = self._send_some(request)
+        while sent < len(request):
+            waiting = select.poll()
+            waiting.register(self.socket, select.POLLOUT)
+            if not waiting.poll(limit.left() * 1000):
+                raise TimeoutError
+            sent += self._send_some(request[sent:])
 
     def receive(self, limit: Limit) -> Any:
         """Return the next answer."""
         reader = self._reader
         while (answer := reader.gets()) is False:
-            self._limit(limit.left())
-            try:
-                data = self.socket.recv(RECEIVE)
-            except BlockingIOError:
-                raise TimeoutError from None
-            if not data:
-                raise ConnectionResetError("the server closed the connection")
-            reader.feed(data)
+            if self._encrypted:
+                self.socket.settimeout(limit.left())
+            elif not self._readable.poll(limit.left() * 1000):
+                raise TimeoutError
+            reader.feed(self._receive_some())
         return answer
 
     def complete(self) -> list[Any]:
@@ -173,25 +158,18 @@ class Wire:
 
     def take_in(self) -> list[Any]:
         """Receive what there is, which must be something, and return the answers that are complete."""
-        try:
-            data = self.socket.recv(RECEIVE)
-            while data and self._decrypted():
-                self._reader.feed(data)
-                data = self.socket.recv(RECEIVE)
-        except BlockingIOError:
-            raise TimeoutError from None
-        if not data:
-            raise ConnectionResetError("the server closed the connection")
-        self._reader.feed(data)
+        self._reader.feed(self._receive_some())
+        while self._decrypted():
+            self._reader.feed(self._receive_some())
         return self.complete()
 
     def has_news(self) -> bool:
         """Whether more has come. What was taken in before, and isn't complete, doesn't count: the rest may never come."""
-        return bool(self._decrypted() or self._idle.poll(0))
+        return bool(self._decrypted() or self._readable.poll(0))
 
     def pending(self, seconds: float) -> bool:
         """Whether there is something to receive, an end included, within that time. In use, that is bad news."""
-        return bool(self._reader.has_data() or self._decrypted() or self._idle.poll(seconds * 1000))
+        return bool(self._reader.has_data() or self._decrypted() or self._readable.poll(seconds * 1000))
 
     def fileno(self) -> int:
         """Return its descriptor."""
@@ -205,25 +183,24 @@ class Wire:
         """Close it."""
         self._connection.disconnect()
 
-    def _send_rest(self, rest: bytes, limit: Limit) -> None:
-        """Send what the kernel had no room for, and see what time is left for the answer."""
-        self._limit(limit.left())
-        while rest:
-            rest = rest[self.socket.send(rest) :]
-            self._limit(limit.left())
+    # A blocking call would be repeated with its whole timeout after each signal: a timer of 10 ms would make it wait for
+    # ever. `poll` counts on, and so does a TLS socket with a timeout.
 
-    def _limit(self, timeout: float) -> None:
-        """Let no sending or receiving take longer. The kernel's own limit saves a system call each time; not with TLS."""
-        if timeout == self._timeout:
-            return
-        self._timeout = timeout
-        if self._in_kernel:
-            whole = int(timeout)
-            limit = struct.pack("ll", whole, max(1, int((timeout - whole) * 1e6)))  # 0 would be no limit at all
-            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
-            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
-        else:
-            self.socket.settimeout(timeout)
+    def _send_some(self, request: bytes) -> int:
+        try:
+            return self.socket.send(request, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return 0
+
+    def _receive_some(self) -> bytes:
+        """Return what has come, or nothing where that was a false alarm."""
+        try:
+            data = self.socket.recv(RECEIVE, 0 if self._encrypted else socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return b""
+        if not data:
+            raise ConnectionResetError("the server closed the connection")
+        return data
 
 
 def _unreachable(error: redis.ConnectionError, node: Node) -> LessorError:

@@ -110,7 +110,7 @@ class SqliteStore:
         }
         self._closed = False
         self._identity: tuple[int, int] | None = None
-        self._idle.append(self._retrying(self._open, OPEN_TIMEOUT))
+        self._idle.append(self._retrying(self._open, self.give_up(OPEN_TIMEOUT)))
         self._identity = file.identity(self._path)
         if self._identity is None:
             raise StoreUnavailable("sqlite", f"{self._path} was deleted while it was opened")
@@ -124,28 +124,32 @@ class SqliteStore:
             outcome = self._quickly(ops[0])
             if outcome is not None:
                 return [outcome]
+        give_up = self.give_up(timeout)
         try:
-            outcomes, notices, watchers = self._write(partial(_apply_all, ops=ops), timeout)
+            outcomes, notices, watchers = self._write(partial(_apply_all, ops=ops), give_up)
         except LessorError as error:
             return [Unknown(error)] * len(ops)
         if notices or watchers:
-            self._deliver(notices, watchers, timeout)
+            self._deliver(notices, watchers, give_up)
         return outcomes
 
     def read(self, resources: Sequence[str], *, timeout: float) -> list[Record | None]:
         """Return who holds what, all at one moment."""
         return self._read(
-            lambda table, now: [rules.record(table, table.load(name), now) for name in resources], timeout
+            lambda table, now: [rules.record(table, table.load(name), now) for name in resources],
+            self.give_up(timeout),
         )
 
     def scan(self, prefix: str, *, timeout: float) -> Iterator[Record]:
         """Return all live leases under the prefix, as they were at one moment."""
-        found = self._read(lambda table, now: [rules.record(table, e, now) for e in table.scan(prefix)], timeout)
+        found = self._read(
+            lambda table, now: [rules.record(table, e, now) for e in table.scan(prefix)], self.give_up(timeout)
+        )
         return iter([record for record in found if record is not None])
 
     def waiters(self, resource: str, *, timeout: float) -> list[Contender]:
         """Return who waits for the resource."""
-        return self._read(lambda table, now: table.load(resource).contenders(now), timeout)
+        return self._read(lambda table, now: table.load(resource).contenders(now), self.give_up(timeout))
 
     def subscribe(self, prefix: str | None = None) -> SqliteSubscription:
         """Be told, through a mailbox beside the file."""
@@ -157,7 +161,7 @@ class SqliteStore:
 
     def collect(self) -> None:
         """Forget all free resources now."""
-        self._write(lambda table, now: table.collect("", 2**31, now, kept_ns=0), OPEN_TIMEOUT)
+        self._write(lambda table, now: table.collect("", 2**31, now, kept_ns=0), self.give_up(OPEN_TIMEOUT))
 
     def close(self) -> None:
         """Close the connections; one that is in use is closed by whoever uses it."""
@@ -226,12 +230,15 @@ class SqliteStore:
 
     # --- transactions ---------------------------------------------------------------------------------------------
 
-    def _write(self, work: Callable[[SqliteTable, int], T], timeout: float) -> tuple[T, list[Notice], list[str]]:
+    def give_up(self, timeout: float) -> int:
+        """Return when a call is to end that begins now: one deadline for all of its steps."""
+        return self._clock.now() + int(timeout * SECOND)
+
+    def _write(self, work: Callable[[SqliteTable, int], T], give_up: int) -> tuple[T, list[Notice], list[str]]:
         """Run the work in one write transaction; return its result, whom to call and who watches."""
-        give_up = self._clock.now() + int(timeout * SECOND)
-        self._wait_for_turn(timeout)
+        self._wait_for_turn(give_up)
         try:
-            table = self._take(timeout)
+            table = self._take(give_up)
             try:
                 while True:
                     self._begin(table.db, give_up)
@@ -256,21 +263,21 @@ class SqliteStore:
         finally:
             self._turn.give()
 
-    def _read(self, work: Callable[[SqliteTable, int], T], timeout: float) -> T:
+    def _read(self, work: Callable[[SqliteTable, int], T], give_up: int) -> T:
         """Run the work on a snapshot."""
         for _ in range(2):
-            self._wait_for_turn(timeout)
+            self._wait_for_turn(give_up)
             try:
-                table = self._take(timeout)
+                table = self._take(give_up)
                 try:
-                    return self._retrying(partial(self._snapshot, table, work), timeout)
+                    return self._retrying(partial(self._snapshot, table, work), give_up)
                 except OtherBoot:
                     pass
                 finally:
                     self._give(table)
             finally:
                 self._turn.give()
-            self._write(lambda _table, _now: None, timeout)  # carries the file over into this boot
+            self._write(lambda _table, _now: None, give_up)  # carries the file over into this boot
         raise StoreUnavailable("sqlite", f"{self._path} changes from boot to boot under our eyes")
 
     def _snapshot(self, table: SqliteTable, work: Callable[[SqliteTable, int], T]) -> T:
@@ -314,17 +321,18 @@ class SqliteStore:
             self._applied = 0
             self._collected_to = table.collect(self._collected_to, COLLECT_ROWS, now)
 
-    def _wait_for_turn(self, timeout: float) -> None:
+    def _wait_for_turn(self, give_up: int) -> None:
         """Take turns within the process: SQLite's own lock is only for the other processes."""
-        if not self._turn.take(max(timeout, 0)):
-            raise StoreUnavailable("sqlite", f"{self._path} is busy for {timeout:g} s")
+        left = max(0, give_up - self._clock.now()) / SECOND
+        if not self._turn.take(left):
+            raise StoreUnavailable("sqlite", f"{self._path} is busy for {left:.3g} s")
 
     # --- connections ----------------------------------------------------------------------------------------------
 
-    def _take(self, timeout: float) -> SqliteTable:
+    def _take(self, give_up: int) -> SqliteTable:
         if self._closed:
             raise StoreUnavailable("sqlite", f"{self._path} is closed")
-        return self._idle.pop() if self._idle else self._retrying(self._open, timeout)
+        return self._idle.pop() if self._idle else self._retrying(self._open, give_up)
 
     def _give(self, table: SqliteTable) -> None:
         """Put a connection back, with no transaction open; one that can't be brought to that is not used again."""
@@ -346,9 +354,8 @@ class SqliteStore:
             raise
         return SqliteTable(db, self._namespace)
 
-    def _retrying(self, work: Callable[[], T], timeout: float) -> T:
+    def _retrying(self, work: Callable[[], T], give_up: int) -> T:
         """Do it, again while the file is locked, and explain what else goes wrong."""
-        give_up = self._clock.now() + int(timeout * SECOND)
         pause = FIRST_PAUSE
         while True:
             try:
@@ -367,14 +374,14 @@ class SqliteStore:
 
     # --- notices --------------------------------------------------------------------------------------------------
 
-    def _deliver(self, notices: list[Notice], watchers: list[str], timeout: float) -> None:
+    def _deliver(self, notices: list[Notice], watchers: list[str], give_up: int) -> None:
         """Call whoever's turn it is. A waiter that isn't there any more leaves the queue, and the next one is called."""
         for address in watchers:
             self._post.send(address, b"")
         while notices:
             leaving = [Release(n.resource, n.lease_id) for n in self._call(notices) if n.summons is Summons.RESERVED]
             try:
-                _, notices, _ = self._write(partial(_apply_all, ops=leaving), timeout) if leaving else ([], [], [])
+                _, notices, _ = self._write(partial(_apply_all, ops=leaving), give_up) if leaving else ([], [], [])
             except LessorError:
                 return  # they drop out by themselves
 

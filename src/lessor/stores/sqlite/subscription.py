@@ -52,7 +52,8 @@ class SqliteSubscription:
         self._mailbox.close()
         if self._prefix is not None:
             with contextlib.suppress(LessorError):
-                self._store._write(self._deregister, DEREGISTER_TIMEOUT)  # noqa: SLF001 - the store's other half
+                give_up = self._store.give_up(DEREGISTER_TIMEOUT)
+                self._store._write(self._deregister, give_up)  # noqa: SLF001 - the store's other half
 
     def _deregister(self, table: SqliteTable, _now: int) -> None:
         table.db.execute("DELETE FROM watchers WHERE address = ?", (self.address,))
@@ -71,7 +72,7 @@ class SqliteSubscription:
         """Read on in the log and, now and then, say that we still watch. None: the log has a gap for us."""
         clock = self._store._clock  # noqa: SLF001 - the store's other half
         if not first and clock.now() < self._refresh_at:
-            return self._store._read(self._events, TIMEOUT)  # noqa: SLF001
+            return self._store._read(self._events, self._store.give_up(TIMEOUT))  # noqa: SLF001
         self._refresh_at = clock.now() + REFRESH_NS
 
         def refresh(table: SqliteTable, now: int) -> list[Event] | None:
@@ -84,7 +85,7 @@ class SqliteSubscription:
             table.db.execute("UPDATE meta SET watched_until_ns = max(watched_until_ns, ?)", row[2:])
             return [] if first else events
 
-        return self._store._write(refresh, TIMEOUT)[0]  # noqa: SLF001
+        return self._store._write(refresh, self._store.give_up(TIMEOUT))[0]  # noqa: SLF001
 
     def _events(self, table: SqliteTable, now: int) -> list[Event] | None:
         db = table.db

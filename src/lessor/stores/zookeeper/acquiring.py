@@ -54,9 +54,9 @@ SMALL = 1000
 """The length of metadata up to which a hundred grants fit into one transaction."""
 
 
-def acquire(desk: Desk, op: Acquire, start: int, seconds: float) -> Generator[list[Any], list[Any], AcquireOutcome]:
+def acquire(desk: Desk, op: Acquire, start: int, give_up: int) -> Generator[list[Any], list[Any], AcquireOutcome]:
     """Carry it out."""
-    outcome: AcquireOutcome = yield from Acquisition(desk, op, start, seconds).run()
+    outcome: AcquireOutcome = yield from Acquisition(desk, op, start, give_up).run()
     # Whatever became of earlier requests for this id is known now. A grant that was found again must not be given back.
     desk.doubts.pop(op.lease_id, None)
     return outcome
@@ -69,14 +69,14 @@ def is_plain(desk: Desk, op: Acquire) -> bool:
 
 
 def acquire_all(
-    desk: Desk, ops: Sequence[Acquire], start: int, seconds: float
+    desk: Desk, ops: Sequence[Acquire], start: int, give_up: int
 ) -> Generator[list[Any], list[Any], list[AcquireOutcome | None]]:
     """Take what is free in one transaction, for one session; None for each that is to be tried by itself.
 
     All of them have the same token, its zxid, each for its own resource.
     """
-    acquisitions = [Acquisition(desk, op, start, seconds) for op in ops]
-    session = desk.session_for(ops[0].ttl_ns + ops[0].lock_delay_ns, seconds)
+    acquisitions = [Acquisition(desk, op, start, give_up) for op in ops]
+    session = desk.session_for(ops[0].ttl_ns + ops[0].lock_delay_ns, give_up)
     assert desk.root is not None
     root = desk.root
     taking: list[Any] = []
@@ -107,11 +107,11 @@ def acquire_all(
 class Acquisition:
     """One acquire on its way."""
 
-    def __init__(self, desk: Desk, op: Acquire, start: int, seconds: float) -> None:
+    def __init__(self, desk: Desk, op: Acquire, start: int, give_up: int) -> None:
         self.desk = desk
         self.op = op
         self.start = start
-        self.seconds = seconds
+        self.give_up = give_up
         self.mark = fingerprint(op.lease_id)
         self.session: Session
         self.above: family.Above | None = None
@@ -124,7 +124,7 @@ class Acquisition:
         """Take it, or say who has it."""
         desk, op = self.desk, self.op
         if op.parent is not None:
-            self.above = yield from family.find(desk, op, self.start, self.seconds)
+            self.above = yield from family.find(desk, op, self.start, self.give_up)
             if self.above is None:
                 return Lost(Loss.EXPIRED)
         above = self.above
@@ -132,7 +132,7 @@ class Acquisition:
             self.session = above.holding.session  # it lasts as long as that one does
         else:
             ttl = op.ttl_ns or (above.ttl_ns if above else 0)
-            self.session = desk.session_for(ttl + op.lock_delay_ns, self.seconds)
+            self.session = desk.session_for(ttl + op.lock_delay_ns, self.give_up)
         reader, fresh = self.session, True
         waiter = desk.bells.waiters.get(op.lease_id)
         if waiter is None:
@@ -140,7 +140,7 @@ class Acquisition:
         elif waiter.is_first and waiter.was_called:
             outcome = yield from self._take_turn(waiter)
         else:
-            outcome, reader, fresh = None, desk.main(self.seconds), False
+            outcome, reader, fresh = None, desk.main(self.give_up), False
         if outcome is not None:
             desk.wanted.pop(op.resource, None)
             return outcome
@@ -169,7 +169,7 @@ class Acquisition:
         still_first = CheckVersion(queue, waiter.queue_version)
         outcome, _ = yield from self._grant((still_first,), (Delete(f"{queue}/{waiter.name}", ANY_VERSION),))
         if outcome is not None:
-            self.desk.main(self.seconds).call(Delete(queue, ANY_VERSION))  # which fails if others wait
+            self.desk.main(self.give_up).call(Delete(queue, ANY_VERSION))  # which fails if others wait
         return outcome
 
     # --- the long way ---------------------------------------------------------------------------------------------
@@ -216,7 +216,7 @@ class Acquisition:
         desk, op = self.desk, self.op
         desk.patience.pop(op.resource, None)
         if op.recover and lease.is_overdue(desk.clock.wall_us()):
-            yield from revoke(desk, Revoke(op.resource, token=lease.token), self.seconds)
+            yield from revoke(desk, Revoke(op.resource, token=lease.token), self.give_up)
         return (yield from self._wait(sight, "" if kept else lease.holder, lease.token, remaining))
 
     def _again(self, sight: Sight, now: int) -> Steps:
@@ -294,7 +294,7 @@ class Acquisition:
         if token <= op.seen_token or token >= TOKEN_LIMIT:
             return None
         if op.lease_id in desk.bells.waiters:
-            desk.bells.leave(desk.main(self.seconds), op.lease_id)
+            desk.bells.leave(desk.main(self.give_up), op.lease_id)
         holding = self._holding(beat.ephemeralOwner, token)
         return Granted(token, holding.until_ns() - self.start, self.inherited)
 
@@ -404,7 +404,7 @@ class Acquisition:
         held = Held(by, token, remaining, len(ahead) if by else max(1, len(ahead)), refused)
         if refused or not op.queue:
             return held
-        main = desk.main(self.seconds)
+        main = desk.main(self.give_up)
         waiter = desk.bells.waiters.get(op.lease_id)
         if waiter is None:
             waiter = Waiter(op.resource, op.lease_id, self.mark, op.notify, self.start)

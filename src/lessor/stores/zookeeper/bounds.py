@@ -20,12 +20,13 @@ from lessor.stores.zookeeper.sockets import connect
 if TYPE_CHECKING:
     import socket
 
+    from lessor.stores.limit import Limit
     from lessor.stores.zookeeper.address import ZooKeeperAddress
 
 TOO_LITTLE_MS: Final = 1
 TOO_MUCH_MS: Final = 2**31 - 1
-TIMEOUT: Final = 1.0
-"""Seconds that each server has to answer."""
+OPENING: Final = 2.0
+"""Seconds that the servers have to answer when the store is opened."""
 TICKS_OF_SHORTEST: Final = 2
 """The shortest session has two ticks unless it is configured otherwise."""
 
@@ -38,20 +39,21 @@ class Bounds(NamedTuple):
     tick: int
 
 
-def probe(address: ZooKeeperAddress) -> Bounds | None:
+def probe(address: ZooKeeperAddress, limit: Limit) -> Bounds | None:
     """Ask the first server that answers; None if none does."""
-    for node in address.nodes:
+    for servers_left, node in zip(range(len(address.nodes), 0, -1), address.nodes, strict=True):
         with contextlib.suppress(OSError):
-            shortest = _negotiated(address, node, TOO_LITTLE_MS)
-            longest = _negotiated(address, node, TOO_MUCH_MS)
-            tick = address.tick_ms or _configured_tick(address, node) or -(-shortest // TICKS_OF_SHORTEST)
+            share = limit.share(servers_left)  # one that is silent leaves time for the others
+            shortest = _negotiated(address, node, TOO_LITTLE_MS, share)
+            longest = _negotiated(address, node, TOO_MUCH_MS, share)
+            tick = address.tick_ms or _configured_tick(address, node, share) or -(-shortest // TICKS_OF_SHORTEST)
             return Bounds(shortest, longest, tick)
     return None
 
 
-def _connect(address: ZooKeeperAddress, node: tuple[str, int]) -> socket.socket:
+def _connect(address: ZooKeeperAddress, node: tuple[str, int], limit: Limit) -> socket.socket:
     try:
-        return connect(node, node[0], TIMEOUT, **address.settings)
+        return connect(node, node[0], limit, **address.settings)
     except ssl.SSLCertVerificationError as error:
         raise ConfigError(
             f"the certificate of ZooKeeper at {node[0]}:{node[1]} is not trusted: {error.verify_message}"
@@ -60,28 +62,29 @@ def _connect(address: ZooKeeperAddress, node: tuple[str, int]) -> socket.socket:
         raise ConfigError("a file that ssl_ca_certs, ssl_certfile or ssl_keyfile names is not there") from None
 
 
-def _negotiated(address: ZooKeeperAddress, node: tuple[str, int], timeout_ms: int) -> int:
-    with _connect(address, node) as connection:
+def _negotiated(address: ZooKeeperAddress, node: tuple[str, int], timeout_ms: int, limit: Limit) -> int:
+    with _connect(address, node, limit) as connection:
         _send(connection, bytes(Connect(0, 0, timeout_ms, 0, b"\0" * 16, False).serialize()))
         try:
-            answer: Any = Connect.deserialize(_receive(connection), 0)[0]
+            answer: Any = Connect.deserialize(_receive(connection, limit), 0)[0]
         except struct.error:  # on a busy server so short a session may end before it has begun
             raise ConnectionResetError from None
         if answer.time_out <= 0:
             raise ConnectionRefusedError
         _send(connection, int_struct.pack(1) + int_struct.pack(CloseInstance.type))
         with contextlib.suppress(OSError):
-            _receive(connection)
+            _receive(connection, limit)
         return int(answer.time_out)
 
 
-def _configured_tick(address: ZooKeeperAddress, node: tuple[str, int]) -> int | None:
+def _configured_tick(address: ZooKeeperAddress, node: tuple[str, int], limit: Limit) -> int | None:
     """Return what the server says about itself, where it is allowed to (``4lw.commands.whitelist``)."""
     answer = b""
-    with contextlib.suppress(OSError), _connect(address, node) as connection:
+    with contextlib.suppress(OSError), _connect(address, node, limit) as connection:
         connection.sendall(b"conf")
         while data := connection.recv(65536):
             answer += data
+            connection.settimeout(limit.left())
     found = re.search(rb"^tickTime=(\d+)$", answer, re.MULTILINE)
     return int(found[1]) if found else None
 
@@ -90,14 +93,15 @@ def _send(connection: socket.socket, message: bytes) -> None:
     connection.sendall(int_struct.pack(len(message)) + message)
 
 
-def _receive(connection: socket.socket) -> bytes:
-    size = int_struct.unpack(_exactly(connection, int_struct.size))[0]
-    return _exactly(connection, size)
+def _receive(connection: socket.socket, limit: Limit) -> bytes:
+    size = int_struct.unpack(_exactly(connection, int_struct.size, limit))[0]
+    return _exactly(connection, size, limit)
 
 
-def _exactly(connection: socket.socket, size: int) -> bytes:
+def _exactly(connection: socket.socket, size: int, limit: Limit) -> bytes:
     data = b""
     while len(data) < size:
+        connection.settimeout(limit.left())
         more = connection.recv(size - len(data))
         if not more:
             raise ConnectionResetError

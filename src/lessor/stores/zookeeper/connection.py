@@ -19,11 +19,14 @@ from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.connection import CLOSE_RESPONSE, ConnectionHandler
 from kazoo.protocol.serialization import ReplyHeader, int_int_struct, int_struct
 
+from lessor.stores.limit import Limit
 from lessor.stores.zookeeper.sockets import connect
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Sequence
+
+    from lessor.core.clock import Clock
 
 RECEIVE: Final = 65536
 MOST_BYTES: Final = 65536
@@ -34,9 +37,13 @@ LAST_XID: Final = 2**31 - 1
 class Handler(SequentialThreadingHandler):  # type: ignore[misc]
     """Kazoo's threads, with a cheaper way to wait for a socket than an epoll of its own each time."""
 
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self._clock = clock
+
     def create_connection(self, address: tuple[str, int], hostname: str, timeout: float, **tls: Any) -> socket.socket:
         """Connect in our own way."""
-        return connect(address, hostname, timeout, **tls)
+        return connect(address, hostname, Limit(self._clock, timeout), **tls)
 
     def select(
         self, readers: Sequence[Any], writers: Sequence[Any], _others: Sequence[Any], timeout: float | None = None

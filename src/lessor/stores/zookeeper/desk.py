@@ -25,6 +25,7 @@ from kazoo.protocol.states import KazooState
 from lessor.core.clock import MILLISECOND, SECOND
 from lessor.core.ops import WAITER_LIFE_NS, Acquire, Event, Loss, Notice, Release, Summons, Unknown
 from lessor.errors import ConfigError, LessorError, StoreUnavailable
+from lessor.stores.limit import Limit
 from lessor.stores.zookeeper import bounds as limits
 from lessor.stores.zookeeper import events, family
 from lessor.stores.zookeeper.bells import Bells
@@ -50,7 +51,7 @@ MAIN_TIMEOUT_MS: Final = WAITER_LIFE_NS // MILLISECOND
 MAIN: Final = 0
 """The key of that session; the others go by their timeouts."""
 SETTLE_TIMEOUT: Final = 1.0
-PREPARE_TIMEOUT: Final = 2.0
+PREPARE_NS: Final = 2 * SECOND
 TIDY_NS: Final = 30 * SECOND
 """How often whoever writes events down looks whether somebody still watches."""
 FAMILIES_NS: Final = 600 * SECOND
@@ -101,7 +102,7 @@ class Desk:
         self.doubts: dict[str, Acquire] = {}
         """Requests that may have got a lease which nobody has heard of."""
         self.root: Root | None = None
-        self.bounds: Bounds | None = limits.probe(address)
+        self.bounds: Bounds | None = limits.probe(address, Limit(clock, limits.OPENING))
         self.closed = False
         self._sessions: dict[int, Session] = {}
         self._used_ns: dict[int, int] = {}
@@ -111,28 +112,32 @@ class Desk:
 
     # --- sessions -------------------------------------------------------------------------------------------------
 
-    def limits(self) -> Bounds:
+    def limits(self, give_up: int) -> Bounds:
         """Return what the servers allow."""
         if self.bounds is None:
-            self.bounds = limits.probe(self.address)
+            self.bounds = limits.probe(self.address, Limit(self.clock, self.left(give_up)))
             if self.bounds is None:
                 raise StoreUnavailable("zookeeper", f"{self.address}: no server answers")
         return self.bounds
 
-    def main(self, seconds: float) -> Session:
-        """Return the session for all but leases."""
-        return self._session(MAIN_TIMEOUT_MS, seconds, beats=False)
+    def main(self, give_up: int) -> Session:
+        """Return the session for all but leases; wait for the connection until then."""
+        return self._session(MAIN_TIMEOUT_MS, give_up, beats=False)
 
-    def session_for(self, ttl_ns: int, seconds: float) -> Session:
+    def main_within(self, seconds: float) -> Session:
+        """Return that session; wait for the connection for so long."""
+        return self.main(self.clock.now() + int(seconds * SECOND))
+
+    def session_for(self, ttl_ns: int, give_up: int) -> Session:
         """Return the session for leases that the servers are to keep for so long."""
-        allowed = self.limits()
+        allowed = self.limits(give_up)
         timeout_ms = self._timeout_ms(ttl_ns, allowed)
         if timeout_ms > allowed.longest:
             raise ConfigError(
                 f"the TTL is {ttl_ns / SECOND:g} s; ZooKeeper at {self.address} keeps sessions for up to "
                 f"{allowed.longest / 1000:g} s (maxSessionTimeout), a tick of {allowed.tick / 1000:g} s included"
             )
-        return self._session(timeout_ms, seconds, beats=True)
+        return self._session(timeout_ms, give_up, beats=True)
 
     @staticmethod
     def _timeout_ms(ttl_ns: int, allowed: Bounds) -> int:
@@ -150,9 +155,10 @@ class Desk:
 
     def trusted_ns(self, session: Session) -> int:
         """Return for how long a write keeps a session, whatever becomes of the server that passed it on."""
-        return (session.negotiated_ms - self.limits().tick) * MILLISECOND
+        assert self.bounds is not None, "there is no session without them"
+        return (session.negotiated_ms - self.bounds.tick) * MILLISECOND
 
-    def _session(self, timeout_ms: int, seconds: float, *, beats: bool) -> Session:
+    def _session(self, timeout_ms: int, give_up: int, *, beats: bool) -> Session:
         key = timeout_ms if beats else MAIN
         with self._lock:  # else it might be retired between being found and being used
             session = self._sessions.get(key)
@@ -160,32 +166,31 @@ class Desk:
             if session is None:
                 if self.closed:
                     raise StoreUnavailable("zookeeper", "the store is closed")
-                session = self._sessions[key] = Session(self.address, timeout_ms, self._changed)
+                session = self._sessions[key] = Session(self.address, self.clock, timeout_ms, self._changed)
                 if beats:
                     self.timetable.at(now + IDLE_NS, lambda: self._retire(key))
-            self._used_ns[key] = max(self._used_ns.get(key, 0), now + int(seconds * SECOND))
-        session.connect(seconds)
+            self._used_ns[key] = max(self._used_ns.get(key, 0), now, give_up)
+        session.connect(give_up)
         if session.ready_id != session.id:
-            self._prepare(session, seconds, beats=beats)
+            self._prepare(session, give_up, beats=beats)
         return session
 
-    def _prepare(self, session: Session, seconds: float, *, beats: bool) -> None:
+    def _prepare(self, session: Session, give_up: int, *, beats: bool) -> None:
         """See to it that the namespace is there, and the node by which this session is renewed."""
-        give_up = self.clock.now() + int(seconds * SECOND)
         deleted = False  # by somebody: the folder, or all of the namespace
         while session.ready_id != session.id:
             session_id = session.id
             start = self.clock.now()
-            patience = max(0.0, min((give_up - start) / SECOND, PREPARE_TIMEOUT))
+            until = min(give_up, start + PREPARE_NS)
             try:
                 if deleted:
-                    self._make_all(session, patience)
+                    self._make_all(session, until)
                 if self.root is None:
-                    self.read_root(session, patience)
+                    self.read_root(session, until)
                 if beats:
                     path = self.layout.session(session_id)
                     with contextlib.suppress(NodeExistsError):
-                        session.call(Create(path, b"", self.acl, EPHEMERAL)).get(timeout=patience)
+                        session.call(Create(path, b"", self.acl, EPHEMERAL)).get(timeout=self.left(until))
                 session.ready_id = session_id
             except (KazooException, KazooTimeoutError) as error:
                 now = self.clock.now()
@@ -194,7 +199,7 @@ class Desk:
                 if isinstance(error, AuthFailedError | NoAuthError) or now >= give_up:
                     raise explain(error, self.address) from None
                 deleted = isinstance(error, NoNodeError)
-                session.connect((give_up - now) / SECOND)
+                session.connect(give_up)
 
     def _retire(self, key: int) -> None:
         """End a session that nobody uses."""
@@ -232,21 +237,25 @@ class Desk:
 
     # --- the root -------------------------------------------------------------------------------------------------
 
-    def read_root(self, session: Session, seconds: float) -> None:
+    def read_root(self, session: Session, give_up: int) -> None:
         """Read what the root says; make it, and all folders, where it isn't there."""
         question = GetData(self.layout.root, None)
         try:
-            answer = session.call(question).get(timeout=seconds)
+            answer = session.call(question).get(timeout=self.left(give_up))
         except NoNodeError:
-            self._make_all(session, seconds)
-            answer = session.call(question).get(timeout=seconds)
+            self._make_all(session, give_up)
+            answer = session.call(question).get(timeout=self.left(give_up))
         self.learn_root(answer)
 
-    def _make_all(self, session: Session, seconds: float) -> None:
+    def left(self, give_up: int) -> float:
+        """Return the seconds that are left until then."""
+        return max(0, give_up - self.clock.now()) / SECOND
+
+    def _make_all(self, session: Session, give_up: int) -> None:
         """Make the root and all folders, as far as they are not there."""
         for made in self._make(session):
             with contextlib.suppress(NodeExistsError):
-                made.get(timeout=seconds)
+                made.get(timeout=self.left(give_up))
 
     def _make(self, session: Session) -> list[Any]:
         """Ask for that; returns the calls."""
@@ -317,7 +326,7 @@ class Desk:
 
         def work() -> None:
             with contextlib.suppress(LessorError, KazooException, KazooTimeoutError):
-                tidy(self, self.main(events.TIMEOUT))
+                tidy(self, self.main_within(events.TIMEOUT))
 
         threading.Thread(target=work, daemon=True).start()
 

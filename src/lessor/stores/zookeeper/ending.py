@@ -53,14 +53,14 @@ TOMBSTONE_VERSION = 8
 # --- release ------------------------------------------------------------------------------------------------------
 
 
-def release(desk: Desk, op: Release, start: int, seconds: float) -> Generator[list[Any], list[Any], ReleaseOutcome]:
+def release(desk: Desk, op: Release, start: int, give_up: int) -> Generator[list[Any], list[Any], ReleaseOutcome]:
     """Carry it out."""
     holding = desk.ledger.by_id.get(op.lease_id)
     if holding is not None and holding.alive(start) and not op.abandon:
         outcome = yield from _let_go(desk, op, holding, start)
         if outcome is not None:
             return outcome  # type: ignore[no-any-return]
-    main = desk.main(seconds)
+    main = desk.main(give_up)
     mark = fingerprint(op.lease_id)
     while True:
         sight = yield from look(desk, main, op.resource, mark, fresh=False)
@@ -77,7 +77,7 @@ def is_simple(holding: Holding, op: Release, start: int) -> bool:
 
 
 def release_all(
-    desk: Desk, ops: Sequence[Release], holdings: Sequence[Holding], start: int, seconds: float
+    desk: Desk, ops: Sequence[Release], holdings: Sequence[Holding], start: int, give_up: int
 ) -> Generator[list[Any], list[Any], list[ReleaseOutcome]]:
     """Release leases of one session in one transaction; those that are not as we know them, one by one."""
     outcomes: dict[int, ReleaseOutcome] = {}
@@ -93,7 +93,7 @@ def release_all(
                 outcomes[at] = Released()
         elif failure.path != desk.layout.root:
             at = next(at for at, mine in zip(chunk, ending, strict=True) if failure.path in _paths(mine))
-            outcomes[at] = yield from release(desk, ops[at], start, seconds)
+            outcomes[at] = yield from release(desk, ops[at], start, give_up)
         together = [at for at in together if at not in outcomes]
     return [outcomes[at] for at in range(len(ops))]
 
@@ -284,9 +284,9 @@ def _tombstone(desk: Desk, mark: str) -> tuple[Any, ...]:
 # --- revoke -------------------------------------------------------------------------------------------------------
 
 
-def revoke(desk: Desk, op: Revoke, seconds: float) -> Generator[list[Any], list[Any], ReleaseOutcome]:
+def revoke(desk: Desk, op: Revoke, give_up: int) -> Generator[list[Any], list[Any], ReleaseOutcome]:
     """Carry it out."""
-    main = desk.main(seconds)
+    main = desk.main(give_up)
     layout = desk.layout
     while True:
         _, answer = yield [main.call(Sync(layout.root)), main.call(GetData(layout.lease(op.resource), None))]

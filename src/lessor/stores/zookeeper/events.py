@@ -10,6 +10,7 @@ import contextlib
 import json
 from typing import TYPE_CHECKING, Any, Final
 
+from lessor.core.clock import SECOND
 from lessor.core.ops import Event, EventKind
 from lessor.stores.zookeeper.layout import sequence
 from lessor.stores.zookeeper.wire import (
@@ -52,7 +53,7 @@ def watch(desk: Desk, main: Session, address: str) -> None:
     with contextlib.suppress(*NODE_ERRORS):
         main.call(Create(f"{desk.layout.watchers}/{address}", b"", desk.acl, EPHEMERAL)).get(timeout=TIMEOUT)
     while True:
-        desk.read_root(main, TIMEOUT)
+        desk.read_root(main, desk.clock.now() + int(TIMEOUT * SECOND))
         # Also where it says so already: whoever is about to end that, for nobody was there, finds it changed.
         if _say(desk, main, watched=True):
             return
@@ -68,7 +69,7 @@ def unwatch(desk: Desk, main: Session, address: str) -> None:
 def tidy(desk: Desk, main: Session) -> None:
     """Delete what is too old; and where nobody watches any more, have nothing written down, and delete all."""
     layout = desk.layout
-    desk.read_root(main, TIMEOUT)
+    desk.read_root(main, desk.clock.now() + int(TIMEOUT * SECOND))
     watched = bool(main.call(GetChildren(layout.watchers, None)).get(timeout=TIMEOUT))
     names = sorted(main.call(GetChildren(layout.events, None)).get(timeout=TIMEOUT), key=sequence)
     old = names[:-KEPT] if watched or not _say(desk, main, watched=False) else names

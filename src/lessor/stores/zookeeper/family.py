@@ -58,13 +58,13 @@ class Above(NamedTuple):
         return CheckVersion(self.path, ANY_VERSION), Create(entry, b"", desk.acl, EPHEMERAL)
 
 
-def find(desk: Desk, op: Acquire, start: int, seconds: float) -> Generator[list[Any], list[Any], Above | None]:
+def find(desk: Desk, op: Acquire, start: int, give_up: int) -> Generator[list[Any], list[Any], Above | None]:
     """Return the parent that the operation names, noted down as one; None if it is over."""
     assert op.parent is not None
     resource, token = op.parent
     if resource == op.resource:
         raise ConfigError(f"{op.resource!r} can't stand under itself")
-    layout, main = desk.layout, desk.main(seconds)
+    layout, main = desk.layout, desk.main(give_up)
     holding = desk.ledger.held(resource, token)
     if holding is not None:
         if not holding.alive(start):

@@ -119,12 +119,12 @@ def _end_soon(desk: Desk, holding: Holding) -> None:
     desk.reaper.note(holding.closed_until_ns)
 
 
-def lost(desk: Desk, op: Renew, seconds: float) -> Generator[list[Any], list[Any], Lost]:
+def lost(desk: Desk, op: Renew, give_up: int) -> Generator[list[Any], list[Any], Lost]:
     """Say why there is nothing to renew."""
     ended = desk.ledger.ended(op.lease_id)
     if ended is not None:
         return Lost(ended)
-    main = desk.main(seconds)
+    main = desk.main(give_up)
     _, answer = yield [main.call(Sync(desk.layout.root)), main.call(GetData(desk.layout.lease(op.resource), None))]
     lease = seen(answer)
     return Lost(Loss.TAKEN if lease is not None and lease.token > op.token else Loss.EXPIRED)

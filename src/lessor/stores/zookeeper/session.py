@@ -21,6 +21,7 @@ from lessor.stores.zookeeper.wire import Multi
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from lessor.core.clock import Clock
     from lessor.stores.zookeeper.address import ZooKeeperAddress
 
 CLOSE_BOUND: Final = 0.5
@@ -56,9 +57,10 @@ class Session:
     """Opened when it is first needed; finds its way back by itself, to whichever server is there."""
 
     def __init__(
-        self, address: ZooKeeperAddress, timeout_ms: int, on_change: Callable[[Session, str, int], None]
+        self, address: ZooKeeperAddress, clock: Clock, timeout_ms: int, on_change: Callable[[Session, str, int], None]
     ) -> None:
         self._address = address
+        self._clock = clock
         self._on_change = on_change
         self._lock = threading.Lock()
         self.closed = False
@@ -72,7 +74,7 @@ class Session:
         self.ready_id = 0
         """The session for which all is prepared."""
         self._client = _Client(
-            handler=Handler(),
+            handler=Handler(clock),
             hosts=address.hosts,
             timeout=timeout_ms / 1000,
             connection_retry=RECONNECT,
@@ -91,7 +93,7 @@ class Session:
         """After how long without a word the servers end it."""
         return self._client._connection.negotiated_ms or self.timeout_ms
 
-    def connect(self, seconds: float) -> None:
+    def connect(self, give_up: int) -> None:
         """Wait, but not for longer, until it is connected."""
         client = self._client
         if client.connected:
@@ -103,7 +105,8 @@ class Session:
             if routine is None or not routine.is_alive():  # it was never started, or ended when it was refused
                 client.refused = False
                 client.start_async()
-        client._live.wait(max(0.0, seconds))
+        seconds = max(0, give_up - self._clock.now()) / SECOND
+        client._live.wait(seconds)
         if client.refused:
             raise login_refused(self._address)
         if not client.connected:

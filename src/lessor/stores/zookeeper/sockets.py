@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import socket
 import ssl
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from lessor.stores.dialing import dial
+
+if TYPE_CHECKING:
+    from lessor.stores.limit import Limit
 
 
 def connect(
     address: tuple[str, int],
     hostname: str,
-    timeout: float,
+    limit: Limit,
     *,
     use_ssl: bool = False,
     ca: str | None = None,
@@ -22,9 +27,10 @@ def connect(
     **_others: Any,
 ) -> socket.socket:
     """Connect, with the settings that kazoo has for it."""
-    connection = socket.create_connection(address, timeout)
+    connection = dial(*address, limit)
     try:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.settimeout(limit.left())
         if not use_ssl:
             return connection
         context = ssl.create_default_context(cafile=ca)

@@ -31,7 +31,7 @@ def is_plain(desk: Desk, op: Op, now: int) -> bool:
 
 
 def steps_of(
-    desk: Desk, wave: dict[int, Op], start: int, seconds: float, *, together: bool
+    desk: Desk, wave: dict[int, Op], start: int, give_up: int, *, together: bool
 ) -> tuple[list[Steps], list[list[int]]]:
     """Return what is to be done, and for which operations. ``together``: whether grants may share a transaction."""
     steps: list[Steps] = []
@@ -43,7 +43,7 @@ def steps_of(
         if group is not None:
             groups.setdefault(group, []).append((at, op, holding))
         else:
-            steps.append(_alone(desk, op, start, seconds))
+            steps.append(_alone(desk, op, start, give_up))
             whose.append([at])
     for (kind, _), members in groups.items():
         for part in _portions(kind, members):
@@ -52,11 +52,11 @@ def steps_of(
             if kind is Renew:
                 steps.append(renewing.renew_all(desk, ops, holdings, start))
             elif kind is Release:
-                steps.append(ending.release_all(desk, ops, holdings, start, seconds))
+                steps.append(ending.release_all(desk, ops, holdings, start, give_up))
             elif len(ops) > 1:
-                steps.append(acquiring.acquire_all(desk, ops, start, seconds))
+                steps.append(acquiring.acquire_all(desk, ops, start, give_up))
             else:
-                steps.append(acquiring.acquire(desk, ops[0], start, seconds))
+                steps.append(acquiring.acquire(desk, ops[0], start, give_up))
     return steps, whose
 
 
@@ -73,14 +73,14 @@ def _group(desk: Desk, op: Op, holding: Holding | None, start: int, *, together:
     return (type(op), holding.session_id) if joins else None
 
 
-def _alone(desk: Desk, op: Op, start: int, seconds: float) -> Steps:
+def _alone(desk: Desk, op: Op, start: int, give_up: int) -> Steps:
     if isinstance(op, Acquire):
-        return acquiring.acquire(desk, op, start, seconds)
+        return acquiring.acquire(desk, op, start, give_up)
     if isinstance(op, Renew):
-        return renewing.lost(desk, op, seconds)
+        return renewing.lost(desk, op, give_up)
     if isinstance(op, Release):
-        return ending.release(desk, op, start, seconds)
-    return ending.revoke(desk, op, seconds)
+        return ending.release(desk, op, start, give_up)
+    return ending.revoke(desk, op, give_up)
 
 
 def _portions(kind: type[Op], members: list[Member]) -> Iterator[list[Member]]:

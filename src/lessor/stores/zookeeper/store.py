@@ -100,18 +100,20 @@ class ZooKeeperStore:
 
         if not resources:
             return []
-        found: list[Record | None] = self._ask(lambda main: reading.read(self._desk, main, resources), timeout)
+        give_up = self._clock.now() + int(timeout * SECOND)
+        found: list[Record | None] = self._ask(lambda main: reading.read(self._desk, main, resources), give_up)
         return found
 
     def scan(self, prefix: str, *, timeout: float) -> Iterator[Record]:
         """Return all live leases under the prefix; some hundred at a time are of about one moment."""
         from lessor.stores.zookeeper import reading  # noqa: PLC0415 - as above
 
-        names: list[str] = self._ask(lambda main: reading.names(self._desk, main, prefix), timeout)
+        give_up = self._clock.now() + int(timeout * SECOND)
+        names: list[str] = self._ask(lambda main: reading.names(self._desk, main, prefix), give_up)
         found: list[Record] = []
         for at in range(0, len(names), PAGE):
             page = names[at : at + PAGE]
-            records = self._ask(lambda main, page=page: reading.read(self._desk, main, page), timeout)
+            records = self._ask(lambda main, page=page: reading.read(self._desk, main, page), give_up)
             found += [record for record in records if record is not None]
         return iter(found)
 
@@ -119,7 +121,8 @@ class ZooKeeperStore:
         """Return who waits for the resource."""
         from lessor.stores.zookeeper import reading  # noqa: PLC0415 - as above
 
-        found: list[Contender] = self._ask(lambda main: reading.waiters(self._desk, main, resource), timeout)
+        give_up = self._clock.now() + int(timeout * SECOND)
+        found: list[Contender] = self._ask(lambda main: reading.waiters(self._desk, main, resource), give_up)
         return found
 
     def subscribe(self, prefix: str | None = None) -> ZooKeeperSubscription:
@@ -163,8 +166,7 @@ class ZooKeeperStore:
         from lessor.stores.zookeeper.steps import steps_of  # noqa: PLC0415
 
         start = self._clock.now()
-        seconds = max(0.0, (give_up - start) / SECOND)
-        steps, whose = steps_of(self._desk, wave, start, seconds, together=together)
+        steps, whose = steps_of(self._desk, wave, start, give_up, together=together)
 
         def failed(at: int, error: Exception) -> list[Unknown]:
             ops = [wave[one] for one in whose[at]]
@@ -186,7 +188,7 @@ class ZooKeeperStore:
             desk.settle_later(op, self.apply)
         return Unknown(explain(error, desk.address))
 
-    def _ask(self, question: Callable[..., Any], timeout: float) -> Any:
+    def _ask(self, question: Callable[..., Any], give_up: int) -> Any:
         """Put a question to the main session, again if the connection is lost meanwhile, and return the answer."""
         from kazoo.handlers.threading import KazooTimeoutError  # noqa: PLC0415 - as above
 
@@ -194,10 +196,9 @@ class ZooKeeperStore:
         from lessor.stores.zookeeper.trouble import explain  # noqa: PLC0415
 
         clock = self._clock
-        start = clock.now()
-        give_up = start + int(timeout * SECOND)
         while True:
-            main = self._desk.main((give_up - start) / SECOND)
+            start = clock.now()
+            main = self._desk.main(give_up)
 
             def failed(_at: int, error: Exception, main: Session = main, start: int = start) -> LessorError:
                 if isinstance(error, KazooTimeoutError):
@@ -205,11 +206,10 @@ class ZooKeeperStore:
                 return explain(error, self._desk.address)
 
             [answer] = drive(clock, min(give_up, start + QUESTION_NS), [question(main)], failed)
-            start = clock.now()
             if not isinstance(answer, LessorError):
                 main.answered()
                 return answer
-            if start >= give_up or not isinstance(answer, StoreUnavailable):
+            if clock.now() >= give_up or not isinstance(answer, StoreUnavailable):
                 raise answer
 
 

@@ -134,7 +134,7 @@ class ZooKeeperSubscription:
 
     def _settle(self) -> None:
         """See to it that one can be called, in the session that there is now; and that events are written down."""
-        main = self._desk.main(TIMEOUT)
+        main = self._desk.main_within(TIMEOUT)
         if self._session_id == main.id:
             return
         session_id = main.id
@@ -210,4 +210,4 @@ class ZooKeeperSubscription:
         self._news.put(HAPPENED)
 
     def _main(self) -> Session:
-        return self._desk.main(TIMEOUT)
+        return self._desk.main_within(TIMEOUT)

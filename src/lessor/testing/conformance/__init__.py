@@ -24,6 +24,7 @@ from lessor.testing.conformance.semaphores import Semaphores
 from lessor.testing.conformance.sessions import Sessions
 from lessor.testing.conformance.several import Several
 from lessor.testing.conformance.showing import Showing
+from lessor.testing.conformance.silence import Silence
 from lessor.testing.conformance.singletons import Singletons
 from lessor.testing.conformance.stopping import Stopping
 from lessor.testing.conformance.tokens import Tokens
@@ -55,6 +56,7 @@ class StoreConformance(
     Watching,
     Stopping,
     Cancellation,
+    Silence,
     Batches,
     Naming,
     Processes,
