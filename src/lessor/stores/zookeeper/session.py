@@ -111,7 +111,7 @@ class Session:
             raise login_refused(self._address)
         if not client.connected:
             why = f": {self._words}" if self._words else ""
-            raise StoreUnavailable("zookeeper", f"{self._address}: no connection within {seconds:.3g} s{why}")
+            raise StoreUnavailable("zookeeper", f"{self._address}: no connection within {seconds:.2g} s{why}")
 
     def call(self, request: Any) -> Any:
         """Send it behind those before it; the answer comes into what is returned."""
