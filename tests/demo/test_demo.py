@@ -5,16 +5,18 @@ import signal
 import subprocess
 import sys
 from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-COMMAND = [sys.executable, "-c", "from lessor.cli.demo import run; raise SystemExit(run())"]
+COMMAND = [sys.executable, "-m", "lessor", "demo"]
 
 
-def start(folder: Path) -> subprocess.Popen[str]:
+def start(folder: Path, *words: str) -> subprocess.Popen[str]:
     environment = {**os.environ, "TMPDIR": str(folder)}
-    return subprocess.Popen(COMMAND, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+    command = [*COMMAND, *words]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
 
 
 def processes_in(folder: Path) -> list[str]:
@@ -31,7 +33,9 @@ def processes_in(folder: Path) -> list[str]:
 
 
 def test_the_demo_in_a_pipe_tells_its_story_and_its_invariants_hold(tmp_path: Path) -> None:
-    process = start(tmp_path)
+    drawings = tmp_path.with_name("drawings")
+    drawings.mkdir()
+    process = start(tmp_path, "--draw", str(drawings / "run.svg"))
     text, _ = process.communicate(timeout=90)
     assert process.returncode == 0, text
     assert "All invariants held." in text
@@ -41,6 +45,12 @@ def test_the_demo_in_a_pipe_tells_its_story_and_its_invariants_hold(tmp_path: Pa
     assert "\033" not in text  # plain lines in a pipe
     assert processes_in(tmp_path) == []
     assert list(tmp_path.iterdir()) == []
+    assert sorted(path.name for path in drawings.iterdir()) == ["run-dark.svg", "run-light.svg"]
+    for path in drawings.iterdir():
+        drawn = ET.parse(path).getroot()
+        words = " ".join(text.text or "" for text in drawn.iter("{http://www.w3.org/2000/svg}text"))
+        assert "took over" in words
+        assert "stale writes: 1 tried, 1 refused by the token" in words
 
 
 def test_ctrl_c_ends_the_demo_and_all_its_processes(tmp_path: Path) -> None:

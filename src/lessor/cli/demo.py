@@ -19,12 +19,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from lessor.cli import demo_drawing
 from lessor.cli.demo_screen import (
     BOLD,
     GREEN,
     RED,
     SECOND,
     YELLOW,
+    Caption,
     Claim,
     Line,
     Mark,
@@ -128,6 +130,10 @@ class Stage:
     def say(self, text: str, actor: Actor, style: str = "", at_ns: int | None = None) -> None:
         """Add a line to the log."""
         self.picture.log.append(Line(at_ns or SYSTEM.host_ns(), actor.track, text, style))
+
+    def caption(self, text: str) -> None:
+        """Change the caption."""
+        self.picture.captions.append(Caption(SYSTEM.host_ns(), text))
 
     def turn_of(self, actor: Actor) -> Turn:
         """Return the worker's latest turn."""
@@ -248,14 +254,14 @@ class Story:
     def _script(self) -> Iterator[Callable[[], bool]]:
         stage = self._stage
         turns = stage.turns
-        stage.picture.caption = "Each takes its turn: first come, first served, handed over within milliseconds."
+        stage.caption("The workers take turns, first come, first served. A release hands over within milliseconds.")
         yield lambda: len(turns) >= 5 and self._at_work()
         yield from self._kill(stage.actors[turns[-1].worker])
         yield lambda: len(turns) >= 7 and self._at_work()
         yield from self._stop(stage.actors[turns[-1].worker])
         again = len(turns)
         yield lambda: len(turns) >= again + 1
-        stage.picture.caption = "And on it goes. Nobody was let in too early, nothing stale was written."
+        stage.caption("The work goes on: no two workers overlapped, and nothing stale was written.")
         yield lambda: len(turns) >= again + 3 and stage.picture.seconds(SYSTEM.host_ns()) >= LENGTH - 1
 
     def _kill(self, victim: Actor) -> Iterator[Callable[[], bool]]:
@@ -265,12 +271,12 @@ class Story:
         victim.track.enter(Phase.LEFT_OVER, self.killed_ns)
         victim.track.marks.append(Mark(self.killed_ns, "✖", RED))
         stage.say("is killed with SIGKILL while it holds the job", victim, RED)
-        stage.picture.caption = f"{name} is dead and can't release. The others wait until its lease runs out."
+        stage.caption(f"{name} was killed and can't release. The others wait until its lease expires.")
         yield lambda: len(stage.turns) > turns
         heir = stage.turns[-1]
         self.gap_ns = heir.start_ns - self.killed_ns
         seconds = self.gap_ns / SECOND
-        stage.picture.caption = f"{heir.worker}, first in the queue, took over {seconds:.2f} s after the kill."
+        stage.caption(f"{heir.worker}, first in the queue, took over {seconds:.2f} s after the kill.")
         back = heir.start_ns + int(0.7 * SECOND)
         yield lambda: SYSTEM.host_ns() >= back
         stage.start(victim)
@@ -284,17 +290,17 @@ class Story:
         victim.track.enter(Phase.LEFT_OVER, at)
         victim.track.marks.append(Mark(at, "‖", YELLOW))
         stage.say("is stopped with SIGSTOP, after its check and before its write", victim, YELLOW)
-        stage.picture.caption = f"{name} looked, found the job its own, and fell asleep before it could write."
+        stage.caption(f"{name} checked its lease and was paused just before its write.")
         yield lambda: len(stage.turns) > turns
         heir = stage.actors[stage.turns[-1].worker]
-        stage.picture.caption = f"The lease ran out; {heir.track.name} has the job now. {name} doesn't know."
+        stage.caption(f"The lease expired and {heir.track.name} holds the job now. {name} doesn't know yet.")
         yield lambda: heir.steps >= 3 and heir.track.phase is Phase.HOLDS
         at = stage.signal(victim, signal.SIGCONT)
         victim.track.enter(None, at)
         victim.track.marks.append(Mark(at, "▸", YELLOW))
         stage.say("wakes up (SIGCONT) and goes on as if nothing had been", victim, YELLOW)
         yield lambda: bool(stage.refused and stage.losses)
-        stage.picture.caption = f"{name} wrote before it looked again. The ledger had seen a newer token: refused."
+        stage.caption(f"{name} woke up and wrote before checking again. Its token is out of date: refused.")
 
     def _at_work(self) -> bool:
         """Whether the holder is in the middle of its turn, went to work just now, and has not come to write yet."""
@@ -303,14 +309,14 @@ class Story:
         return holder.works_at > just_now and holder.steps >= 2 and holder.track.phase is Phase.HOLDS
 
 
-def run() -> int:
-    """Play the demo; 0 if all that must hold did."""
+def run(drawing: str | None = None) -> int:
+    """Play the demo; 0 if all that must hold did. With a path, draw the run there as an animated SVG."""
     previous = None
     if threading.current_thread() is threading.main_thread():
         previous = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         with tempfile.TemporaryDirectory(prefix="lessor-demo-", ignore_cleanup_errors=True) as folder:
-            return _play(folder)
+            return _play(folder, drawing)
     except KeyboardInterrupt:
         print("\nstopped; the workers have gone home")
         return 128 + signal.SIGINT
@@ -322,7 +328,7 @@ def run() -> int:
             signal.signal(signal.SIGTERM, previous)
 
 
-def _play(folder: str) -> int:
+def _play(folder: str, drawing: str | None) -> int:
     screen = default_screen()
     stage = Stage(folder, screen)
     story = Story(stage)
@@ -337,6 +343,9 @@ def _play(folder: str) -> int:
     if not story.finished:
         verdict = "The story did not come to its end in time."
     screen.conclude(claims, verdict, held=held)
+    if drawing is not None:
+        for path in demo_drawing.write(stage.picture, claims, drawing):
+            print(f" drawn: {path}")
     return 0 if held else 1
 
 

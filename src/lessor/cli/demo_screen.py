@@ -82,6 +82,13 @@ class Line(NamedTuple):
     style: str = ""
 
 
+class Caption(NamedTuple):
+    """What the viewer should notice, from one moment on."""
+
+    at_ns: int
+    text: str
+
+
 @dataclass
 class Picture:
     """All that there is to see."""
@@ -91,7 +98,12 @@ class Picture:
     tracks: Sequence[Track]
     ledger: list[Mark] = field(default_factory=list)
     log: list[Line] = field(default_factory=list)
-    caption: str = ""
+    captions: list[Caption] = field(default_factory=list)
+
+    @property
+    def caption(self) -> str:
+        """The caption that is shown now."""
+        return self.captions[-1].text if self.captions else ""
 
     def seconds(self, at_ns: int) -> float:
         """Return how far into the demo that was."""

@@ -83,7 +83,7 @@ def _dispatch(argv: list[str]) -> int:
         case "demo":
             from importlib import import_module  # noqa: PLC0415
 
-            return int(import_module("lessor.cli.demo").run())
+            return int(import_module("lessor.cli.demo").run(args.draw))
         case _:
             return _look(args)
 

@@ -80,7 +80,13 @@ def make_parser() -> Parser:
     completion = _add(nouns, "completion", "print a completion script for a shell", url=False)
     completion.add_argument("shell", metavar="|".join(SHELLS), choices=SHELLS)
     _add_sim(nouns)
-    _add(nouns, "demo", "watch three workers contend for one job (about 20 s)", url=False)
+    demo = _add(nouns, "demo", "watch three workers contend for one job (about 20 s)", url=False)
+    demo.add_argument(
+        "--draw",
+        metavar="FILE.svg",
+        type=words,
+        help="draw the run as animated SVG files, FILE-light.svg and FILE-dark.svg",
+    )
     return parser
 
 
