@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 
+from bench import headline
 from bench.chart_plan import plan
 from bench.results import FILE, Run
 from bench.tables import markdown
@@ -25,6 +26,7 @@ def write(run: Run, folder: str) -> str:
 
 def draw(run: Run, folder: str) -> str:
     """Draw the charts, where that is possible; return a sentence about them."""
+    headline.draw(run, folder)
     try:
         from bench import charts
     except ImportError as missing:

@@ -1,4 +1,4 @@
-"""Writes the reference pages that follow from the code: ``python docs/generate.py``, or ``--check`` to only compare."""  # noqa: INP001
+"""Writes the reference pages that follow from the code: ``python docs/generate.py``, or ``--check`` to only compare."""
 
 from __future__ import annotations
 
