@@ -5,23 +5,27 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 PEERS  := $(VENV)/.peers
 FUZZER := $(VENV)/.fuzzer
+SITE   := $(VENV)-site
 ROUNDS ?= 1
 
-.PHONY: help demo test variants proof chaos sim fuzz lint bench docs clean
+.PHONY: help demo test variants proof chaos sim fuzz lint bench docs picture site clean
 .DEFAULT_GOAL := help
 
 help:            ## show what there is
 	@grep -hE '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s "$$(printf '\t')"
 
+NEEDED := $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: make PYTHON=python3.12 ..." >&2; exit 1; }
+
 $(READY): pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@$(NEEDED)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'pip>=25.1'
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --group dev --editable '.[all,testing]'
 	@touch $@
 
-demo: $(READY)   ## three workers, one job, a kill and a pause: who holds what, live (20 s)
-	@$(BIN)/lessor demo
+demo:            ## three workers, one job, a kill and a pause: who holds what, live (20 s); installs nothing
+	@$(NEEDED)
+	@PYTHONPATH=src $(PYTHON) -m lessor demo $(ARGS)
 
 test: lint       ## all checks and tests; installs the packages that these need
 	@tests/install-packages
@@ -69,5 +73,18 @@ bench: $(PEERS)  ## side by side with what people use today (15 min); ARGS='--on
 docs: $(READY)   ## write the pages that are made from the code
 	$(BIN)/python docs/generate.py
 
+picture:         ## draw the README's picture, from a run of the demo
+	@PYTHONPATH=src $(PYTHON) -m lessor demo --draw docs/pictures/demo.svg
+
+$(SITE): pyproject.toml
+	@$(NEEDED)
+	@$(PYTHON) -m venv $(SITE)
+	@$(SITE)/bin/python -m pip install --quiet --disable-pip-version-check 'pip>=25.1'
+	@$(SITE)/bin/python -m pip install --quiet --disable-pip-version-check --group site
+	@touch $@
+
+site: $(SITE)    ## the documentation as a site, in the folder 'site'; fails on a warning or a link that leads nowhere
+	@$(SITE)/bin/python docs/site.py
+
 clean:           ## remove what make made
-	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(SITE) site dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
