@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from bench.goals import reached
 from bench.tables import STORES
 
 if TYPE_CHECKING:
@@ -19,7 +18,6 @@ GROUPS = {
     "holding10000": ("holding10000",),
     "renewing": ("renewing",),
 }
-GOALS = "goals"
 
 
 class Panel(NamedTuple):
@@ -37,7 +35,7 @@ class Chart(NamedTuple):
 
 
 def plan(run: Run) -> list[Chart]:
-    charts = [Chart(GOALS, "Reached, as a share of the goal", [], (GOALS,))] if reached(run) else []
+    charts: list[Chart] = []
     for store, said in STORES.items():
         for group, works in GROUPS.items():
             founds = [found for work in works if (found := run.work(f"{store}.{work}")) and len(found.entries) > 1]

@@ -12,8 +12,7 @@ mpl.use("agg")
 from matplotlib import pyplot as plt
 from matplotlib.patches import Patch
 
-from bench.chart_plan import GOALS, plan
-from bench.goals import reached
+from bench.chart_plan import plan
 from bench.results import ratio
 from bench.tables import times
 
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 INK = "#7a828c"
 LEGEND = {"ours": "lessor", "peer": "peers", "floor": "floors: the least that the store can do"}
 COLOURS = {"ours": "#12a594", "peer": "#8e99ab", "floor": "#c2a25a"}
-MISSED = "#d9734e"
 COLUMNS = 3
 WIDE = 50.0
 """From so many times as much on, a linear axis would show nothing but the largest."""
@@ -49,7 +47,7 @@ def draw(run: Run, folder: str) -> int:
     charts = plan(run)
     with plt.rc_context(STYLE):
         for chart in charts:
-            figure = _goals(run, chart) if chart.name == GOALS else _bars(chart)
+            figure = _bars(chart)
             for ending, settings in (("svg", {"metadata": {"Date": None}}), ("png", {"dpi": 160})):
                 figure.savefig(os.path.join(folder, f"{chart.name}.{ending}"), bbox_inches="tight", **settings)
             plt.close(figure)
@@ -127,30 +125,3 @@ def _label(panel: Panel, entry: Entry) -> str:
         return said
     found = ratio(panel.measure, ours, entry)
     return f"{said}   {times(found.value)} x" if found else said
-
-
-def _goals(run: Run, chart: Chart) -> Any:
-    """Draw how far each goal is reached: to the right of the line it is."""
-    goals = reached(run)
-    figure, axis = plt.subplots(figsize=(9, 0.34 * len(goals) + 0.9))
-    for row, found in enumerate(goals):
-        share = min(max(found.share, 0.1), 10)
-        axis.barh(row, share - 1, left=1, color=COLOURS["ours"] if found.met else MISSED, height=0.62)
-        aside, align = (4, "left") if share >= 1 else (-4, "right")
-        axis.annotate(
-            f"{found.said}  ({found.goal.wanted})", (share, row), (aside, 0), textcoords="offset points",
-            va="center", ha=align, fontsize=8,
-        )  # fmt: skip
-    axis.set_xscale("log")
-    axis.set_xlim(0.02, 50)
-    axis.axvline(1, color=INK, linewidth=1)
-    axis.set_yticks(range(len(goals)), [found.goal.what for found in goals])
-    axis.invert_yaxis()
-    axis.set_xticks([0.1, 1, 10], ["missed by 10 x", "goal", "exceeded by 10 x"])
-    axis.minorticks_off()
-    axis.tick_params(length=0)
-    for side in ("top", "right", "left", "bottom"):
-        axis.spines[side].set_visible(False)
-    axis.set_title(chart.title, fontsize=11, fontweight="bold", loc="left")
-    figure.tight_layout()
-    return figure

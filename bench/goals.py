@@ -37,14 +37,6 @@ class Reached(NamedTuple):
         return self.value >= self.goal.bound if self.goal.at_least else self.value <= self.goal.bound
 
     @property
-    def share(self) -> float:
-        """How far it is reached: 1 is the goal, and more is better, whatever the direction of the number."""
-        upper, lower = (self.value, self.goal.bound) if self.goal.at_least else (self.goal.bound, self.value)
-        if upper <= 0 or lower <= 0:
-            return 1.0 if self.met else 0.0
-        return upper / lower
-
-    @property
     def said(self) -> str:
         return f"{self.value:,.0f}" if self.value >= 100 else f"{self.value:.3g}"
 

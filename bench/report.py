@@ -55,5 +55,5 @@ def fill(page: str, run: Run, folder: str) -> str:
 
 
 def chart_files(run: Run) -> dict[str, str]:
-    """Return the file with the chart of each work that has one, and of the goals."""
+    """Return the file with the chart of each work that has one."""
     return {name: f"{chart.name}.svg" for chart in plan(run) for name in chart.stands_at}

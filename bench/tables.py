@@ -46,9 +46,6 @@ class Part(NamedTuple):
 def parts(run: Run) -> Iterator[Part]:
     """All that is said about a run."""
     yield Part("Where and with what", 1, facts=tuple(_surroundings(run).items()), text=QUICK if run.quick else "")
-    if goals := reached(run):
-        rows = [[r.goal.what, r.said, r.goal.wanted, "yes" if r.met else "**no**"] for r in goals]
-        yield Part("Goals", 1, table=Table(["", "measured", "goal", "met"], rows))
     ratios = [(found, table) for found in run.works if (table := _ratios(found))]
     if ratios:
         yield Part("Ratios", 1, RATIOS)
@@ -57,6 +54,9 @@ def parts(run: Run) -> Iterator[Part]:
     yield Part("Absolutes", 1, ABSOLUTES)
     for found in run.works:
         yield Part(_title(found), 2, table=_absolutes(found), notes=tuple(_missing(found)), work=found.name)
+    if goals := reached(run):
+        rows = [[r.goal.what, r.said, r.goal.wanted, "yes" if r.met else "**no**"] for r in goals]
+        yield Part("Goals", 1, table=Table(["", "measured", "goal", "met"], rows))
     if remarks := tuple(_remarks(run)):
         yield Part("Beside the numbers", 1, notes=remarks)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import asyncio.unix_events
+import importlib
 import os
 import select
 import signal
@@ -79,10 +80,7 @@ def main(url: str) -> None:
 
 
 if __name__ == "__main__":
-    import psycopg  # a client library looks for its own files by the platform's name
-    import redis
-
-    assert psycopg
-    assert redis
+    for library in ("psycopg", "redis"):  # a client library looks for its own files by the platform's name
+        importlib.import_module(library)
     hide()
     main(sys.argv[1])
