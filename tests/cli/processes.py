@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-BOUND = 8.0
+BOUND = 60.0
+"""Seconds that anything may take on a busy machine."""
 
 
 def until(condition: Callable[[], Any], what: str, seconds: float = BOUND) -> Any:

@@ -71,8 +71,9 @@ def test_without_waiting(cli: Cli) -> None:
         for words in (["-n"], ["--wait", "0"], ["--wait", "200ms"]):
             done = cli("run", "x", *words, "--", "touch", str(cli.folder / "ran"))
             assert done.returncode == 75
-            assert done.stderr.startswith("lessor: 'x' is held by somebody")
-            assert len(done.stderr.splitlines()) == 1
+            *waiting, last = done.stderr.splitlines()
+            assert last.startswith("lessor: 'x' is held by somebody")
+            assert len(waiting) == (words[-1] == "200ms")
     assert not (cli.folder / "ran").exists()
     assert cli("run", "-n", "x", "--", "true").returncode == 0
 
@@ -94,7 +95,10 @@ def test_a_signal_while_waiting_ends_it_and_leaves_no_place_in_the_queue(cli: Cl
         process = cli.start("run", "x", "--", "touch", str(cli.folder / "ran"))
         until(lambda: (record := client.get("x")) and record.queue, "it waits")
         process.send_signal(signum)
-        assert finish(process) == (128 + signum, "", "")
+        code, out, err = finish(process)
+        assert (code, out) == (128 + signum, "")
+        assert err.startswith("lessor: waiting for x, held by ")
+        assert len(err.splitlines()) == 1
         record = client.get("x")
         assert record
         assert not record.queue

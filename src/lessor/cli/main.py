@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import sys
 from typing import TYPE_CHECKING
 
 from lessor.cli import codes
+from lessor.cli.complaints import Complaint
 from lessor.cli.parser import UsageError, make_parser, split
-from lessor.cli.screen import plain
-from lessor.errors import ConfigError, InvalidResource, LeaseHeld, LeaseLost, LessorError, StoreUnavailable
+from lessor.errors import LessorError
 
 if TYPE_CHECKING:
     import argparse
@@ -33,14 +32,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return codes.SIGNAL + 13
     except UsageError as error:
-        return _complain(error.text, error.hint, codes.USAGE)
+        return Complaint(error.text, error.hint, codes.USAGE).show()
     except LessorError as error:
-        return _explain(error)
+        return Complaint.about(error).show()
     except Exception as error:
         if os.environ.get("LESSOR_DEBUG"):
             raise
-        what = f"internal error: {type(error).__name__}: {error}"
-        return _complain(what, "LESSOR_DEBUG=1 shows where; please report it", codes.INTERNAL)
+        return Complaint.about(error).show()
     return code
 
 
@@ -107,30 +105,6 @@ def _checked(command: list[str] | None) -> list[str]:
     return command
 
 
-def _explain(error: LessorError) -> int:
-    match error:
-        case InvalidResource():
-            return _complain(str(error), "give another name", codes.USAGE)
-        case ConfigError():
-            return _complain(str(error), "", codes.CONFIG)
-        case StoreUnavailable():
-            return _complain(str(error), "check the store, or name another with --url or LESSOR_URL", codes.UNAVAILABLE)
-        case LeaseHeld():
-            return _complain(str(error), "wait longer with --wait, or ask: lessor show", codes.NOT_ACQUIRED)
-        case LeaseLost():
-            return _complain(str(error), "", codes.LOST)
-        case _:
-            return _complain(str(error), "", codes.INTERNAL)
-
-
-def _complain(what: str, hint: str, code: int) -> int:
-    text = f"lessor: {what} ({hint})" if hint else f"lessor: {what}"
-    with contextlib.suppress(OSError, ValueError):
-        sys.stderr.write(plain(text) + "\n")
-        sys.stderr.flush()
-    return code
-
-
 def _prepare_output() -> None:
     """Make sure that no name can break the output, and that what the library logs is one line without a traceback."""
     for name in ("stdout", "stderr"):
@@ -149,4 +123,4 @@ class _OneLine(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
         reason = f": {type(error).__name__}: {error}" if error is not None else ""
-        _complain(record.getMessage() + reason, "", 0)
+        Complaint(record.getMessage() + reason, "", 0).show()

@@ -14,7 +14,7 @@ SHELLS = ("bash", "zsh", "fish")
 RUN_USAGE = (
     "lessor run RESOURCE [--ttl 30s] [--wait SECONDS | -n] [--on-lost stop|kill|warn]\n"
     "                     [--grace 5s] [--drain TIME] [--hold-at-least TIME] [--leave-daemons]\n"
-    "                     [--holder NAME] [--json] [--url URL] -- COMMAND..."
+    "                     [--holder NAME] [--require cross-host] [--json] [-v] [--url URL] -- COMMAND..."
 )
 
 
@@ -175,7 +175,15 @@ def _add_run(nouns: argparse._SubParsersAction[Parser]) -> None:
         help="when COMMAND ends by itself, leave what it started in sessions of their own (default: end it)",
     )
     run.add_argument("--holder", type=some_words, metavar="NAME", help="who holds it, for people to read (host:pid)")
+    run.add_argument(
+        "--require",
+        choices=("cross-host",),
+        help="refuse a store whose leases other hosts don't see (exit code 78)",
+    )
     run.add_argument("--json", action="store_true", help="print events as JSON lines on stderr")
+    run.add_argument(
+        "-v", "--verbose", action="store_true", help="say what happens: acquired, renewed, ended, released"
+    )
     _add_url(run, default=argparse.SUPPRESS)
 
 

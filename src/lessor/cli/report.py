@@ -1,10 +1,15 @@
-"""What ``lessor run`` says, on stderr, since stdout is COMMAND's: sentences, or with ``--json`` a line an event."""
+"""What ``lessor run`` says, on stderr, since stdout is COMMAND's: sentences, or with ``--json`` a line an event.
+
+Without ``--json`` and ``-v``, a run that goes well is silent.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
+import signal
 import sys
 from typing import TYPE_CHECKING
 
@@ -13,6 +18,7 @@ from lessor.cli.screen import now, plain
 from lessor.core.view import iso
 
 if TYPE_CHECKING:
+    from lessor.cli.complaints import Complaint
     from lessor.core.ops import Loss
     from lessor.errors import LeaseHeld
 
@@ -20,28 +26,46 @@ if TYPE_CHECKING:
 class Report:
     """Tells what happens. Never fails: a closed stderr must not end COMMAND."""
 
-    def __init__(self, resource: str, *, as_json: bool) -> None:
+    def __init__(self, resource: str, *, as_json: bool, verbose: bool) -> None:
         self._resource = resource
         self._json = as_json
+        self._verbose = verbose
         self._lost = False
         with contextlib.suppress(AttributeError, ValueError):
             self._fd = sys.stderr.fileno()
 
     def waiting(self, held: LeaseHeld) -> None:
-        """Say who has it; not into a file or a pipe, where `flock` is silent too."""
-        with contextlib.suppress(OSError):
-            if self._json or os.isatty(self._fd):
-                by = f"held by {held.holder}" if held.holder else "about to go to another waiter"
-                text = f"waiting for {self._resource}, {by} ({shown(held.remaining)} left unless renewed)"
-                self._say("waiting", text, holder=held.holder, token=held.token, remaining=held.remaining)
+        """Say who has it."""
+        by = f"held by {held.holder}" if held.holder else "about to go to another waiter"
+        text = f"waiting for {self._resource}, {by} ({shown(held.remaining)} left unless renewed)"
+        self._say("waiting", text, holder=held.holder, token=held.token, remaining=held.remaining)
 
-    def acquired(self, token: int, holder: str) -> None:
-        """Say that it is ours; only in JSON."""
-        self._say("acquired", None, token=token, holder=holder)
+    def not_acquired(self, held: LeaseHeld, complaint: Complaint) -> None:
+        """Say that the lease was not acquired in time."""
+        fields = {"holder": held.holder, "token": held.token, "remaining": held.remaining}
+        self._say("not_acquired", complaint.text, **fields, code=complaint.code, message=str(held))
+
+    def error(self, complaint: Complaint, kind: str) -> None:
+        """Say why nothing was run."""
+        self._say("error", complaint.text, code=complaint.code, kind=kind, message=complaint.what)
+
+    def interrupted(self, signum: int) -> None:
+        """Say that a signal ended the waiting; only with -v or in JSON."""
+        self._detail("interrupted", f"the waiting was ended by {_name(signum)}", signal=signum)
+
+    def acquired(self, token: int, holder: str, url: str) -> None:
+        """Say that it is ours; only with -v or in JSON."""
+        text = f"holding {self._resource} as {holder} with token {token} in {url}"
+        self._detail("acquired", text, token=token, holder=holder, url=url)
 
     def started(self, pid: int) -> None:
-        """Say that COMMAND runs; only in JSON."""
-        self._say("started", None, pid=pid)
+        """Say that COMMAND runs; only with -v or in JSON."""
+        self._detail("started", f"COMMAND runs as process {pid}", pid=pid)
+
+    def renewed(self, remaining: float) -> None:
+        """Say that the lease was renewed; only with -v."""
+        if self._verbose:
+            self._say("renewed", f"renewed {self._resource}, safe for {shown(remaining)}", remaining=remaining)
 
     def jeopardy(self, remaining: float, *, revoked: bool) -> None:
         """Say that renewals fail, or will not come any more."""
@@ -63,8 +87,8 @@ class Report:
         self._say("stopping", f"{signal_name} to COMMAND: {why}", signal=signal_name, why=why)
 
     def draining(self, seconds: float) -> None:
-        """Say that COMMAND was asked to end; only in JSON."""
-        self._say("draining", None, seconds=seconds)
+        """Say that COMMAND was asked to end; only with -v or in JSON."""
+        self._detail("draining", f"COMMAND was asked to end within {shown(seconds)}", seconds=seconds)
 
     def suspended(self, remaining: float) -> None:
         """Say what Ctrl-Z means for the lease."""
@@ -79,25 +103,49 @@ class Report:
         self._say("not_released", text, error=str(error))
 
     def exited(self, code: int, signum: int | None) -> None:
-        """Say that COMMAND is over; only in JSON."""
-        self._say("exited", None, code=code, signal=signum)
+        """Say that COMMAND is over; only with -v or in JSON."""
+        how = f"with exit code {code}" if signum is None else f"by {_name(signum)}"
+        self._detail("exited", f"COMMAND ended {how}", code=code, signal=signum)
 
     def released(self) -> None:
-        """Say that it was given back; only in JSON."""
-        self._say("released", None)
+        """Say that it was given back; only with -v or in JSON."""
+        self._detail("released", f"released {self._resource}")
 
     def warn(self, text: str) -> None:
         """Say what else people should know."""
         self._say("warning", text, message=text)
 
-    def _say(self, event: str, text: str | None, **fields: object) -> None:
+    def take_over(self, log: logging.Logger) -> None:
+        """Make warnings of what the library logs, so that each line is an event."""
+        log.handlers = [_Warnings(self)]
+
+    def _detail(self, event: str, text: str, **fields: object) -> None:
+        if self._verbose or self._json:
+            self._say(event, text, **fields)
+
+    def _say(self, event: str, text: str, **fields: object) -> None:
         if self._json:
             line = json.dumps(
                 {"event": event, "at": iso(now()), "resource": self._resource, **fields}, ensure_ascii=False
             )
-        elif text is not None:
-            line = "lessor: " + plain(text)
         else:
-            return
+            line = "lessor: " + plain(text)
         with contextlib.suppress(OSError, AttributeError):
             os.write(self._fd, line.encode(errors="backslashreplace") + b"\n")
+
+
+class _Warnings(logging.Handler):
+    def __init__(self, report: Report) -> None:
+        super().__init__()
+        self._report = report
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        self._report.warn(record.getMessage() + (f": {type(error).__name__}: {error}" if error is not None else ""))
+
+
+def _name(signum: int) -> str:
+    try:
+        return signal.Signals(signum).name
+    except ValueError:
+        return f"signal {signum}"

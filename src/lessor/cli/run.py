@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 from lessor.cli import codes
 from lessor.cli.cgroup import ControlGroup
 from lessor.cli.command import Command
+from lessor.cli.complaints import Complaint
 from lessor.cli.foreground import Foreground
 from lessor.cli.guardian import Guardian
 from lessor.cli.report import Report
@@ -18,6 +20,8 @@ from lessor.client.sync import Client
 from lessor.core.clock import SECOND
 from lessor.core.lease import check_resource
 from lessor.errors import LeaseHeld, LessorError
+from lessor.runtime.log import log
+from lessor.stores.base import Capability
 
 if TYPE_CHECKING:
     import argparse
@@ -27,8 +31,27 @@ if TYPE_CHECKING:
 
 def run(args: argparse.Namespace, words: list[str]) -> int:
     """Wait for the lease, run COMMAND, release; return the exit code."""
+    report = Report(args.resource, as_json=args.json, verbose=args.verbose)
+    if args.json:
+        report.take_over(log())
+    try:
+        return _run(args, words, report)
+    except Interrupted as interrupted:
+        report.interrupted(interrupted.signum)
+        return codes.SIGNAL + interrupted.signum
+    except LeaseHeld as held:
+        complaint = Complaint.about(held)
+        report.not_acquired(held, complaint)
+    except Exception as error:
+        if os.environ.get("LESSOR_DEBUG"):
+            raise
+        complaint = Complaint.about(error)
+        report.error(complaint, type(error).__name__)
+    return complaint.code
+
+
+def _run(args: argparse.Namespace, words: list[str], report: Report) -> int:
     check_resource(args.resource)
-    report = Report(args.resource, as_json=args.json)
     sys.stdout.flush()
     sys.stderr.flush()
     # Both processes are forked before there is a thread or an open store: forking later would copy locks and connections.
@@ -36,22 +59,36 @@ def run(args: argparse.Namespace, words: list[str]) -> int:
     guardian = Guardian(command.become, cgroup, gentle=args.on_lost != "kill", enforce=args.on_lost != "warn")
     if not guardian.follows:
         report.warn("processes that detach themselves from COMMAND can't be followed on this host")
+    # A store that only this process sees would exclude nobody.
+    needed = Capability.CROSS_HOST | Capability.CROSS_PROCESS if args.require else Capability.CROSS_PROCESS
     try:
-        with Client(args.url, holder=args.holder) as client:
+        with Client(args.url, holder=args.holder, require=needed) as client:
+            if args.url is None and not os.environ.get("LESSOR_URL") and not _at_a_terminal():
+                report.warn(
+                    f"no store was named: the leases are in {client.url}, which other hosts don't see "
+                    "(name a store with --url or LESSOR_URL)"
+                )
             with WhileWaiting() as waiting:
                 lease = _acquire(client, args, report)
-            report.acquired(lease.token, lease.holder)
+            report.acquired(lease.token, lease.holder, client.url)
             try:
                 return _hold(client, lease, command, guardian, report=report, args=args, waiting=waiting)
             finally:
                 guardian.dismiss()  # before the lease goes, whatever went wrong
                 _release(lease, report)
-    except Interrupted as interrupted:
-        return codes.SIGNAL + interrupted.signum
     finally:
         guardian.dismiss()
         if cgroup is not None:
             cgroup.remove()
+
+
+def _at_a_terminal() -> bool:
+    """Whether a person is there, as opposed to cron or a service manager."""
+    for fd in (0, 1, 2):
+        with contextlib.suppress(OSError):
+            if os.isatty(fd):
+                return True
+    return False
 
 
 def _acquire(client: Client, args: argparse.Namespace, report: Report) -> Lease:
@@ -117,10 +154,12 @@ def _url_for_command(client: Client, given: str | None) -> str:
 
 def _cant_execute(name: str, failure: OSError, report: Report) -> int:
     if isinstance(failure, (FileNotFoundError, NotADirectoryError)):
-        report.warn(f"{name}: not found: check the name and PATH")
-        return codes.NOT_FOUND
-    report.warn(f"{name} can't be executed: {failure.strerror}: check its permissions and format")
-    return codes.NOT_EXECUTABLE
+        complaint = Complaint(f"{name}: not found: check the name and PATH", "", codes.NOT_FOUND)
+    else:
+        text = f"{name} can't be executed: {failure.strerror}: check its permissions and format"
+        complaint = Complaint(text, "", codes.NOT_EXECUTABLE)
+    report.error(complaint, type(failure).__name__)
+    return complaint.code
 
 
 def _release(lease: Lease, report: Report) -> None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 
 from lessor.cli.durations import shown
 from lessor.cli.screen import Cell, Screen, pad
-from lessor.stores.base import Capability
 from lessor.stores.registry import guarantees
 
 if TYPE_CHECKING:
@@ -35,10 +34,6 @@ def stores(args: argparse.Namespace) -> int:
     return 0
 
 
-def _names(capabilities: Capability) -> list[str]:
-    return [str(one.name).lower().replace("_", "-") for one in Capability if one and one in capabilities]
-
-
 def _as_json(store: Guarantees) -> dict[str, object]:
     return {
         "store": store.store,
@@ -48,7 +43,7 @@ def _as_json(store: Guarantees) -> dict[str, object]:
         "failover": store.failover,
         "waiting_order": store.waiting_order,
         "platforms": store.platforms,
-        "capabilities": _names(store.capabilities),
+        "capabilities": store.capabilities.names,
         "not_promised": store.not_promised,
         "min_ttl": store.min_ttl_ns / 1e9,
         "max_ttl": store.max_ttl_ns / 1e9,
@@ -66,7 +61,7 @@ def _fields(store: Guarantees) -> list[tuple[str, str]]:
         ("tokens", store.tokens),
         ("failover", store.failover),
         ("waiting order", store.waiting_order),
-        ("can", ", ".join(_names(store.capabilities)) or "nothing special"),
+        ("can", ", ".join(store.capabilities.names) or "nothing special"),
         ("platforms", store.platforms),
         ("ttl", ", ".join(filter(None, (_ttls(store), store.max_ttl_by)))),
         ("batch", f"{store.max_batch} operations"),

@@ -125,6 +125,8 @@ class Supervisor:
         if state is not State.LOST and not self._stopping:
             self._kill_at = now + int(left * SECOND) - self._limits.slack_ns
             if abs(self._kill_at - self._told) > SAME_NS:
+                if self._told and self._kill_at - self._told > self._limits.every_ns // 2:
+                    self._report.renewed(left)
                 self._told = self._kill_at
                 self._guardian.tell(DEADLINE, self._kill_at)
         if state is self._state:

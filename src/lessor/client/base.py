@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lessor.client.options import TermsBook, check_holder, check_renewal, positive_ns
+from lessor.client.options import TermsBook, check_holder, check_renewal, check_required, positive_ns
 from lessor.client.terms import default_url
 from lessor.core.ops import Held, Loss
 from lessor.core.timing import MAX_TTL_NS, Renewal
 from lessor.errors import ConfigError, WouldDeadlock
 from lessor.runtime.engine import Engine
-from lessor.stores.base import Store
+from lessor.stores.base import Capability, Store
 from lessor.stores.registry import url_of
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ class BaseClient:
         holder: str | None = None,
         timeout: Duration = 5.0,
         renewal: Renewal | str = Renewal.THIRD,
+        require: Capability | str = Capability.NONE,
     ) -> None:
         seconds = positive_ns(timeout, "the timeout", most=MAX_TTL_NS) / 1e9
         where = default_url() if url is None else url_of(url)
@@ -40,6 +41,11 @@ class BaseClient:
             )
         strategy = check_renewal(renewal)
         self._engine = self._start(where, check_holder(holder), seconds)
+        try:
+            check_required(self._engine.store.guarantees, require)
+        except ConfigError:
+            self._engine.close()
+            raise
         self._terms = TermsBook(self._engine.store.guarantees, strategy)
 
     def _start(self, where: str | Store, holder: str | None, timeout: float) -> Engine:

@@ -172,6 +172,23 @@ def require(guarantees: Guarantees, needed: Capability, what: str) -> None:
         raise ConfigError(f"{guarantees.store} can't {what}: it doesn't declare {str(needed.name).lower()}")
 
 
+def check_required(guarantees: Guarantees, required: Any) -> None:
+    """Refuse a store that doesn't declare the capabilities, given as such or by name."""
+    if isinstance(required, str):
+        required = next((one for one in Capability if [required] == one.names), required)
+    if not isinstance(required, Capability):
+        raise ConfigError(f"no store has {required!r}; require one of: {', '.join((~Capability.NONE).names)}")
+    missing = required & ~guarantees.capabilities
+    if not missing:
+        return
+    lacks = f"it doesn't declare {', '.join(missing.names)}"
+    if Capability.CROSS_PROCESS in missing:
+        lacks = "other processes don't see its leases"
+    elif Capability.CROSS_HOST in missing:
+        lacks = "other hosts don't see its leases"
+    raise ConfigError(f"{guarantees.store}:// can't be used where {', '.join(required.names)} is required: {lacks}")
+
+
 def handover(tenure: Tenure, guarantees: Guarantees, to: str, state: bytes, within: Duration) -> Release:
     """Return the release that hands a lease over."""
     require(guarantees, Capability.HANDOVER, "hand leases over")

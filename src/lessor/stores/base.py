@@ -50,6 +50,11 @@ class Capability(Flag):
     PATTERNS = PRIORITY | QUEUE_LIMIT | HANDOVER | RECOVER | SESSIONS | CONTENDERS
     """What the patterns stand on. To be declared by every store; here until all of them do."""
 
+    @property
+    def names(self) -> list[str]:
+        """How settings and tables spell them, like ``cross-host``."""
+        return [str(one.name).lower().replace("_", "-") for one in type(self) if one and one in self]
+
 
 class Guarantees(NamedTuple):
     """What a store promises. Machine-readable, printed by ``lessor stores``, and tested."""
