@@ -120,7 +120,8 @@ def check_parent(engine: Engine, terms: Terms) -> None:
 def start_over(engine: Engine, claim: Claim) -> None:
     """Go on with another lease id, and give the spent one back."""
     engine.waiters.leave(claim.op.lease_id)
-    engine.keeper.dispose(Release(claim.op.resource, claim.op.lease_id), claim.timing.ttl_ns)
+    release = Release(claim.op.resource, claim.op.lease_id, abandon=claim.in_doubt)
+    engine.keeper.dispose(release, claim.timing.ttl_ns)
     claim.restart(engine.ids.new(engine.clock.now()))
     engine.waiters.expect(claim.op.lease_id)
 

@@ -178,7 +178,14 @@ class Engine:
             if left <= 0:
                 break
             self.store.apply(releases[start : start + most], timeout=left)
-        self.keeper.drain(max(0.0, (give_up - self.clock.now()) / SECOND))
+        unanswered = self.keeper.drain(max(0.0, (give_up - self.clock.now()) / SECOND))
+        if unanswered:
+            log().warning(
+                "%s had no answer for %d requests when the client was closed: what it may still grant for them lasts "
+                "for its TTL",
+                self.store.guarantees.store,
+                unanswered,
+            )
 
     def _close_watches(self) -> None:
         for watch in list(self.watches):

@@ -28,12 +28,19 @@ if TYPE_CHECKING:
     from lessor.runtime.tenure import Tenure
     from lessor.stores.base import Store
 
-DISPOSAL_RETRY_NS = SECOND // 10
 DISPOSAL_TIMEOUT = 1.0
+FIRST_DISPOSAL_NS = SECOND // 10
+"""Until a release without an answer is sent again; twice as long each time, up to..."""
+DISPOSAL_NS = SECOND
+"""...this while the lease may last, and..."""
+LATE_DISPOSAL_NS = 5 * SECOND
+"""...this when it would have run out: a store that stood still may still grant what was asked for before."""
+MOST_DISPOSALS = 10_000
+"""How many releases without an answer are kept."""
 
 
 class Disposal(NamedTuple):
-    """A lease to give back; no longer of interest after ``until_ns``, when it has run out by itself."""
+    """A lease to give back, urgently until ``until_ns``, when one that is granted already has run out."""
 
     release: Release
     until_ns: int
@@ -51,9 +58,10 @@ class Keeper:
         self._disposer: Agenda[Disposal] = Agenda(
             host, "lessor-disposer", self._dispose, wanted=lambda _: True, slack=lambda _: 0
         )
-        self._disposals: set[Disposal] = set()
+        self._disposals: dict[Disposal, int] = {}
+        """What has yet to be given back, in the order in which it came, and when to try again after a failure."""
         self._disposed = host.condition()
-        self._closed = False
+        self._warned_of_too_many = self._closed = False
         self._prepared: tuple[Timing | None, int] = (None, 0)
         """The last one for whose lane there is a thread, and how soon a renewal may be due then."""
         self._receive = self._watchdog.take_on
@@ -156,17 +164,37 @@ class Keeper:
         self._disposer.close()
 
     def dispose(self, release: Release, within_ns: int) -> None:
-        """Send the release as soon as the store answers; no longer of interest once the lease has run out by itself."""
+        """Send the release until the store has answered.
+
+        Not only until the lease would have run out, ``within_ns`` from now: the request that asked for it may wait in a
+        buffer of a store that stands still, and is carried out whenever that goes on.
+        """
         now = self._clock.now()
         disposal = Disposal(release, now + within_ns)
         with self._disposed:
-            self._disposals.add(disposal)
+            self._disposals[disposal] = FIRST_DISPOSAL_NS
+            if len(self._disposals) > MOST_DISPOSALS:
+                oldest = next(iter(self._disposals))
+                del self._disposals[oldest]
+                self._disposer.drop(oldest)
+                self._warn_of_too_many()
         self._disposer.set(disposal, now)
 
-    def drain(self, seconds: float) -> None:
-        """Wait, but not for longer, until all that is to be given back has been."""
+    def _warn_of_too_many(self) -> None:
+        if not self._warned_of_too_many:
+            self._warned_of_too_many = True
+            log().warning(
+                "more than %d requests had no answer from %s: the oldest are no longer given back, and what the store "
+                "still grants for them lasts for its TTL",
+                MOST_DISPOSALS,
+                self._store.guarantees.store,
+            )
+
+    def drain(self, seconds: float) -> int:
+        """Wait, but not for longer, until all that is to be given back has been; return how much has not."""
         with self._disposed:
             self._disposed.wait_for(lambda: not self._disposals, seconds)
+            return len(self._disposals)
 
     def _renew(self, cohorts: list[Cohort], now: int) -> None:
         tenures = [tenure for cohort in cohorts for tenure in cohort.members()]
@@ -265,10 +293,13 @@ class Keeper:
         now = self._clock.now()
         with self._disposed:
             for disposal, outcome in zip(disposals, outcomes, strict=True):
-                if isinstance(outcome, Unknown) and now < disposal.until_ns:
-                    self._disposer.set(disposal, now + DISPOSAL_RETRY_NS)
+                pause = self._disposals.get(disposal)
+                if isinstance(outcome, Unknown) and pause is not None:
+                    longest = DISPOSAL_NS if now < disposal.until_ns else LATE_DISPOSAL_NS
+                    self._disposals[disposal] = min(2 * pause, longest)
+                    self._disposer.set(disposal, now + pause)
                 else:
-                    self._disposals.discard(disposal)
+                    self._disposals.pop(disposal, None)
             self._disposed.notify_all()
 
     def _apply(self, ops: Sequence[Op], timeout: float) -> list[Outcome]:

@@ -1,4 +1,4 @@
-"""A store that stands still: every call ends by its timeout."""
+"""A store that stands still: every call ends by its timeout, and what was given up is granted to nobody afterwards."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lessor.core.ops import Acquire, Renew, Unknown
+from lessor.client.sync import Client
+from lessor.core.ops import Acquire, Granted, Loss, Lost, Renew, Unknown
 from lessor.errors import StoreUnavailable
-from lessor.testing.conformance.base import PATIENCE, Case, Thread, new_id, ns, taken
+from lessor.runtime.clock import SYSTEM
+from lessor.testing.conformance.base import PATIENCE, Case, Thread, new_id, ns, pass_time, take, taken, until
+from lessor.testing.faults import FaultyStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,7 +35,51 @@ OPS: dict[str, Op] = {
 
 
 class Silence(Case):
-    """One deadline for each call, whatever interrupts it."""
+    """One deadline for each call, whatever interrupts it; and nothing is left behind, however long it lasts."""
+
+    def test_an_acquire_that_timed_out_is_given_back_however_long_the_store_stands_still(
+        self, lab: Harness, store: Store
+    ) -> None:
+        """The request waits in a buffer, and is carried out when the lease would have run out long ago."""
+        _require_hanging(lab)
+        watched = FaultyStore(lab.open())
+        with contextlib.closing(Client(watched, timeout=SHORT)) as client:
+            other = client.acquire("other", ttl=30).id  # there is a connection
+            with lab.hanging():
+                start = SYSTEM.now()
+                with pytest.raises(StoreUnavailable):
+                    client.acquire("job", ttl=lab.ttl)
+                pass_time(1.2 * lab.ttl + SHORT - (SYSTEM.now() - start) / 1e9)
+            assert client._engine.keeper.drain(PATIENCE) == 0
+            [lease_id] = {op.lease_id for ops in watched.calls for op in ops if isinstance(op, Acquire)} - {other}
+            # Its tombstone says that the release was answered; the lease itself might have run out by now.
+            assert take(store, "job", 30, lease_id) == Lost(Loss.RELEASED)
+            until(lambda: store.read(["job"], timeout=PATIENCE) == [None], "the end of what was granted to nobody")
+
+    def test_a_release_is_sent_until_it_is_answered(self, faulty: FaultyStore, store: Store, lab: Harness) -> None:
+        """Requests are lost on their way for longer than the lease would last."""
+        faulty.matching = lambda op: op.resource == "job"
+        faulty.lost_requests = 10**6
+        with contextlib.closing(Client(faulty, timeout=SHORT)) as client:
+            with pytest.raises(StoreUnavailable):
+                client.acquire("job", ttl=lab.ttl)
+            pass_time(1.2 * lab.ttl)
+            faulty.lost_requests = 0
+            assert client._engine.keeper.drain(PATIENCE) == 0
+            [lease_id] = {op.lease_id for ops in faulty.calls for op in ops if isinstance(op, Acquire)}
+            assert take(store, "job", 30, lease_id) == Lost(Loss.RELEASED), "its request came late, and was granted"
+
+    def test_a_client_that_is_closed_meanwhile_leaves_nothing_for_longer_than_the_ttl(
+        self, lab: Harness, store: Store
+    ) -> None:
+        _require_hanging(lab)
+        client = Client(lab.url(), timeout=SHORT)
+        client.acquire("other", ttl=30)
+        with lab.hanging():
+            with pytest.raises(StoreUnavailable):
+                client.acquire("job", ttl=lab.ttl)
+            client.close()
+        until(lambda: isinstance(take(store, "job", 30), Granted), "the end of what was granted to nobody")
 
     @pytest.mark.parametrize("op", OPS)
     def test_signals_do_not_prolong_a_request(self, lab: Harness, store: Store, op: str) -> None:
