@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from lessor.client.aio import AsyncClient, AsyncGrant, AsyncPlace
     from lessor.client.lease_async import AsyncLease
     from lessor.core.view import Contender, Event, Parent, Record
-    from lessor.patterns.campaign import Term
-    from lessor.patterns.campaign_async import AsyncTerm
+    from lessor.patterns.campaign import Campaign, Term
+    from lessor.patterns.campaign_async import AsyncCampaign, AsyncTerm
     from lessor.patterns.election import Leader
     from lessor.patterns.sigterm import drain_on_sigterm
     from lessor.patterns.singleton import SKIPPED, Skipped
@@ -53,6 +53,7 @@ __version__ = "0.1.0.dev0"
 __all__ = [
     "SKIPPED",
     "AsyncBundle",
+    "AsyncCampaign",
     "AsyncClient",
     "AsyncGrant",
     "AsyncLease",
@@ -61,6 +62,7 @@ __all__ = [
     "AsyncSession",
     "AsyncTerm",
     "Bundle",
+    "Campaign",
     "Cancellation",
     "Cancelled",
     "Client",
@@ -103,11 +105,13 @@ __all__ = [
 # asyncio takes as long to import as all the rest together, so the async face comes when it is asked for; and so do the
 # patterns, since most programs use one of them at most.
 _LATER = {
+    "AsyncCampaign": "lessor.patterns.campaign_async",
     "AsyncClient": "lessor.client.aio",
     "AsyncGrant": "lessor.client.aio",
     "AsyncLease": "lessor.client.lease_async",
     "AsyncPlace": "lessor.client.aio",
     "AsyncTerm": "lessor.patterns.campaign_async",
+    "Campaign": "lessor.patterns.campaign",
     "Contender": "lessor.core.view",
     "Event": "lessor.core.view",
     "Leader": "lessor.patterns.election",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lessor import AsyncClient, Client, ConfigError, LeaseLost, StoreUnavailable
+from lessor import AsyncClient, Cancellation, Cancelled, Client, ConfigError, LeaseLost, StoreUnavailable
 from lessor.core.ops import Acquire
 from lessor.runtime.clock import SYSTEM
 from lessor.stores.registry import open_store
@@ -45,6 +45,63 @@ def test_a_candidate_can_be_stopped_from_another_thread() -> None:
         campaign.stop()
         assert terms.result() == []
         until(lambda: not other.contenders("stopped"), "the way out of the queue")
+
+
+@pytest.fixture
+def endless_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lessor.patterns.election.FIRST_REST", 3600.0)
+    monkeypatch.setattr("lessor.patterns.election.LONGEST_REST", 3600.0)
+
+
+@pytest.mark.usefixtures("endless_rest")
+def test_a_candidate_that_rests_can_be_stopped_and_cancelled(caplog: pytest.LogCaptureFixture) -> None:
+    faulty, cancel = FaultyStore(open_store(URL, SYSTEM)), Cancellation()
+    faulty.matching = lambda op: isinstance(op, Acquire)
+    faulty.lost_requests = 1 << 30
+    with Client(faulty, timeout=0.02) as client:
+        campaign = client.campaign("resting", 30)
+        stopped = Thread(lambda: list(campaign))
+        cancelled = Thread(lambda: client.lead("resting too", lambda term: term.token, 30, cancel=cancel))
+        until(lambda: caplog.text.count("until the store answers") == 2, "the rests")
+        campaign.stop()
+        cancel.cancel()
+        assert stopped.result() == []
+        with pytest.raises(Cancelled):
+            cancelled.result()
+
+
+@pytest.mark.usefixtures("endless_rest")
+def test_a_task_that_rests_can_be_stopped_and_cancelled(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        faulty, cancel = FaultyStore(open_store(URL, SYSTEM)), Cancellation()
+        faulty.matching = lambda op: isinstance(op, Acquire)
+        faulty.lost_requests = 1 << 30
+        async with AsyncClient(faulty, timeout=0.02) as client:
+            campaign = client.campaign("resting", 30)
+
+            async def work(_: AsyncTerm) -> None: ...
+
+            stopped = asyncio.create_task(anext(campaign, None))
+            cancelled = asyncio.create_task(client.lead("resting too", work, 30, cancel=cancel))
+            await asyncio.to_thread(until, lambda: caplog.text.count("until the store answers") == 2, "the rests")
+            campaign.stop()
+            cancel.cancel()
+            assert await asyncio.wait_for(stopped, 20) is None
+            with pytest.raises(Cancelled):
+                await asyncio.wait_for(cancelled, 20)
+
+    asyncio.run(main())
+
+
+def test_a_campaign_can_be_stopped_while_its_candidate_gets_ready() -> None:
+    with Client(URL) as client:
+
+        def get_ready() -> None:
+            campaign.stop()
+
+        campaign = client.campaign("getting ready", 30, ready=get_ready)
+        assert list(campaign) == []
+        assert client.leader("getting ready") is None
 
 
 def test_others_can_ask_the_campaign_whether_it_leads() -> None:

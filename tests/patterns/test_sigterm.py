@@ -60,7 +60,7 @@ def test_without_a_signal_nothing_happens_and_the_handler_is_as_before() -> None
 
 
 def test_it_is_for_the_main_thread_and_for_some_lease() -> None:
-    with pytest.raises(ConfigError, match="which leases"):
+    with pytest.raises(ConfigError, match="at least one lease or campaign"):
         drain_on_sigterm()
     with Client("memory://sigterm") as client, client.acquire("x", 30) as lease:
 

@@ -7,6 +7,7 @@ from typing import Any, assert_type
 
 from lessor import (
     AsyncBundle,
+    AsyncCampaign,
     AsyncClient,
     AsyncGrant,
     AsyncLease,
@@ -14,6 +15,7 @@ from lessor import (
     AsyncSession,
     AsyncTerm,
     Bundle,
+    Campaign,
     Client,
     Contender,
     Event,
@@ -96,7 +98,10 @@ def what_is_shown(client: Client) -> None:
 
 
 def elections(client: Client) -> None:
-    for term in client.campaign("x", ready=dict):
+    campaign = client.campaign("x", ready=dict)
+    assert_type(campaign, Campaign)
+    assert_type(campaign.drain(timeout=5, to="heir"), bool)
+    for term in campaign:
         with term as entered:
             assert_type(entered, Term)
     assert_type(client.lead("x", lambda term: term.token), int)
@@ -157,7 +162,10 @@ async def what_is_shown_to_tasks(client: AsyncClient) -> None:
 
 
 async def elections_of_tasks(client: AsyncClient) -> None:
-    async for term in client.campaign("x"):
+    campaign = client.campaign("x")
+    assert_type(campaign, AsyncCampaign)
+    assert_type(await campaign.drain(timeout=5), bool)
+    async for term in campaign:
         async with term as entered:
             assert_type(entered, AsyncTerm)
 

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from lessor.patterns.options import Options
     from lessor.patterns.several import AsyncBundle
     from lessor.patterns.singleton import Skipped
+    from lessor.runtime.cancellation import Cancellation
 
     P = ParamSpec("P")
     Result = TypeVar("Result")
@@ -343,12 +344,16 @@ class AsyncClient(BaseClient):
         ``ready`` is called before each wait, so that nothing but the acquisition is between two leaders; what it
         returns, awaited if need be, is ``term.prepared``. After a loss, and while the store doesn't answer, we rest for
         a random time. Candidates with a higher ``priority`` lead first; `Options` says what else can be asked for.
+        ``stop()`` ends the campaign.
         """
         self._engine.require_open()
-        self._terms.terms(ttl, options)  # refused here, rather than in the loop
-        return campaign_async.AsyncCampaign(
-            check_resource(name), lambda: self.acquire(name, ttl, **options), self._host.random, ready
-        )
+        check_resource(name)
+        terms = self._terms.terms(ttl, options)  # refused here, rather than in the loop
+
+        def stand(stop: Cancellation) -> Awaitable[AsyncLease]:
+            return self._acquire(name, terms._replace(cancels=(*terms.cancels, stop)), None)
+
+        return campaign_async.AsyncCampaign(name, stand, self._host.random, ready, options.get("cancel"))
 
     async def lead(
         self,
@@ -361,7 +366,8 @@ class AsyncClient(BaseClient):
     ) -> Result:
         """Await ``work(term)`` while we lead, and again after each loss, until it returns while leading or has resigned.
 
-        When the term is lost the work is cancelled, and nothing goes on before it has ended.
+        When the term is lost the work is cancelled, and nothing goes on before it has ended. With ``cancel``, a
+        `Cancellation` stops it: `Cancelled` is raised while we wait, or after a term that was lost.
         """
         return await campaign_async.lead(self.campaign(name, ttl, ready=ready, **options), work)
 

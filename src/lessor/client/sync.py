@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from lessor.patterns.options import Options
     from lessor.patterns.several import Bundle
     from lessor.patterns.singleton import Skipped
+    from lessor.runtime.cancellation import Cancellation
 
     P = ParamSpec("P")
     Result = TypeVar("Result")
@@ -320,13 +321,19 @@ class Client(BaseClient):
 
         ``ready`` is called before each wait, so that nothing but the acquisition is between two leaders; what it returns
         is ``term.prepared``. After a loss, and while the store doesn't answer, we rest for a random time. Candidates
-        with a higher ``priority`` lead first; `Options` says what else can be asked for.
+        with a higher ``priority`` lead first; `Options` says what else can be asked for. ``stop()`` ends the campaign.
         """
         from lessor.patterns.campaign import Campaign  # noqa: PLC0415 - here and below: most programs elect nobody
 
         self._engine.require_open()
-        self._terms.terms(ttl, options)  # refused here, rather than in the loop
-        return Campaign(check_resource(name), lambda: self.enqueue(name, ttl, **options), self._host.random, ready)
+        check_resource(name)
+        terms = self._terms.terms(ttl, options)  # refused here, rather than in the loop
+
+        def stand(stop: Cancellation) -> Lease | None:
+            with_stop = terms._replace(cancels=(*terms.cancels, stop))
+            return Place(self, self._claim(name, with_stop, None), with_stop).wait()
+
+        return Campaign(name, stand, self._host.random, ready, options.get("cancel"))
 
     def lead(
         self,
@@ -340,6 +347,7 @@ class Client(BaseClient):
         """Call ``work(term)`` while we lead, and again after each loss, until it returns while leading or has resigned.
 
         The work has to look: ``term.check()`` raises when the term is lost. Nothing goes on before it has returned.
+        With ``cancel``, a `Cancellation` stops it: `Cancelled` is raised while we wait, or after a term that was lost.
         """
         from lessor.patterns import campaign  # noqa: PLC0415
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from lessor.errors import LeaseLost, LessorError, StoreUnavailable
-from lessor.patterns.election import BaseTerm, Leader, Leaders, Rest
+from lessor.errors import Cancelled, LeaseLost, LessorError, StoreUnavailable
+from lessor.patterns.election import BaseCampaign, BaseTerm, Leader, Leaders
+from lessor.runtime.cancellation import sleep
 from lessor.runtime.log import log
 
 if TYPE_CHECKING:
@@ -16,24 +17,11 @@ if TYPE_CHECKING:
 
     from lessor.core.timing import Duration
     from lessor.core.view import Record
+    from lessor.patterns.drain import Heir, State
+    from lessor.runtime.cancellation import Cancellation
     from lessor.runtime.watch import Watch
 
     Result = TypeVar("Result")
-
-STEP: Final = 2.0
-"""Seconds between two looks at whether a candidate is still one. A waiter shows up at the store as often anyway."""
-
-
-class Place(Protocol):
-    """What a campaign needs of a place in the queue."""
-
-    def wait(self, timeout: Duration | None = None) -> Any:
-        """Return the lease, or None when it isn't ours within that time."""
-        ...
-
-    def leave(self) -> None:
-        """Give the place up, unless the lease is ours."""
-        ...
 
 
 class Looker(Protocol):
@@ -62,6 +50,21 @@ class Term(BaseTerm):
         """
         return bool(self.lease.hand_over(to, state, within))
 
+    def drain(
+        self, timeout: Duration | None = None, to: Heir = None, state: State = b"", within: Duration = 5.0
+    ) -> bool:
+        """Drain the lease of this term, as ``lease.drain()`` does. True if that ended the term. It is the campaign's last.
+
+        The end of the term's ``with`` waits for a drain that is under way.
+        """
+        over = self._drain = threading.Event()
+        try:
+            return bool(self.lease.drain(timeout, to, state, within))
+        except LeaseLost:
+            return False
+        finally:
+            over.set()
+
     def __enter__(self) -> Self:
         self.lease._occupy()
         return self
@@ -70,35 +73,38 @@ class Term(BaseTerm):
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> bool:
         try:
-            self.lease.__exit__(exc_type, exc, traceback)
+            try:
+                if self._drain is not None:
+                    self._drain.wait()  # it releases the lease, or hands it over: a plain release would forestall that
+            finally:
+                self.lease.__exit__(exc_type, exc, traceback)
         except LeaseLost as error:
             if not self._is_own(error):
                 raise
         return self._is_own(exc)
 
 
-class Campaign:
-    """An endless stream of terms, for a ``for``: each waits until we lead. Leave the loop, or call ``stop()``, to end it."""
+class Campaign(BaseCampaign[Term]):
+    """A stream of terms, for a ``for``: each waits until we lead. Leave the loop, or call ``stop()``, to end it."""
 
     def __init__(
-        self, name: str, enqueue: Callable[[], Place], draw: Callable[[], float], ready: Callable[[], Any] | None = None
+        self,
+        name: str,
+        stand: Callable[[Cancellation], Any],
+        draw: Callable[[], float],
+        ready: Callable[[], Any] | None = None,
+        cancel: Cancellation | None = None,
     ) -> None:
-        self._name = name
-        self._enqueue = enqueue
-        self._ready = ready
-        self._rest = Rest(draw)
-        self._stopped = threading.Event()
-        self._term: Term | None = None
+        super().__init__(name, draw, ready, cancel)
+        self._stand = stand  # waits for the lease
 
-    @property
-    def is_leader(self) -> bool:
-        """Whether we lead now, for certain; any thread may ask."""
+    def drain(
+        self, timeout: Duration | None = None, to: Heir = None, state: State = b"", within: Duration = 5.0
+    ) -> bool:
+        """Stop the campaign, and drain its term, if there is one, as ``lease.drain()`` does. True if that ended a term."""
+        self.stop()
         term = self._term
-        return term is not None and term.is_leader
-
-    def stop(self) -> None:
-        """Let the loop end where it waits, within two seconds. A term that goes on is for its own work to end."""
-        self._stopped.set()
+        return term is not None and term.drain(timeout, to, state, within)
 
     def __iter__(self) -> Iterator[Term]:
         return self
@@ -106,22 +112,29 @@ class Campaign:
     def __next__(self) -> Term:
         """End the term before, rest if it was lost, get ready, and wait until we lead."""
         well = self._end_term()
-        while not self._stopped.wait(self._rest.after(well=well)):
-            prepared = self._ready() if self._ready else None
-            try:
-                lease = self._stand()
-            except StoreUnavailable as error:
-                log().warning("the election of %r goes on without us until the store answers: %s", self._name, error)
-                well = False
-                continue
-            if lease is not None:
-                self._term = Term(lease, prepared)
-                return self._term
+        try:
+            while True:
+                sleep(self._rest.after(well=well), self._cancels)
+                prepared = self._ready() if self._ready else None
+                try:
+                    lease = self._stand(self._stop)
+                except StoreUnavailable as error:
+                    log().warning(
+                        "the election of %r goes on without us until the store answers: %s", self._name, error
+                    )
+                    well = False
+                    continue
+                term = Term(lease, prepared)
+                if self._begin(term):
+                    return term
+        except Cancelled:
+            if not self.stopped:
+                raise
         raise StopIteration
 
     def _end_term(self) -> bool:
         """End a term that the loop didn't; return whether it went well."""
-        term, self._term = self._term, None
+        term = self._take_term()
         if term is None:
             return True
         well = term.went_well
@@ -132,16 +145,6 @@ class Campaign:
                 log().warning("the term could not be given back, and ends by itself: %s", error)
         return well
 
-    def _stand(self) -> Any:
-        """Wait in the queue; None: we were stopped."""
-        place = self._enqueue()
-        try:
-            while (lease := place.wait(STEP)) is None and not self._stopped.is_set():
-                pass
-            return lease
-        finally:
-            place.leave()
-
 
 def lead(campaign: Campaign, work: Callable[[Term], Result]) -> Result:
     """Run the work in each term, until it has returned while leading, or after it resigned; return what it returned."""
@@ -151,7 +154,7 @@ def lead(campaign: Campaign, work: Callable[[Term], Result]) -> Result:
             if term.went_well:
                 return result
         log().info("no longer the leader of %r, and the work has stopped", term.resource)
-    raise AssertionError("nobody stops this one")
+    raise Cancelled(f"the campaign for {campaign.name!r} was stopped")
 
 
 class Observation:

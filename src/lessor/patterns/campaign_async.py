@@ -7,11 +7,13 @@ blocks the event loop can't be cancelled while it blocks.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 from typing import TYPE_CHECKING, Any, Protocol
 
-from lessor.errors import LeaseLost, LessorError, StoreUnavailable
-from lessor.patterns.election import BaseTerm, Leader, Leaders, Rest
+from lessor.errors import Cancelled, LeaseLost, LessorError, StoreUnavailable
+from lessor.patterns.election import BaseCampaign, BaseTerm, Leader, Leaders
+from lessor.runtime.cancellation import watched
 from lessor.runtime.log import log
 
 if TYPE_CHECKING:
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
     from lessor.core.timing import Duration
     from lessor.core.view import Record
+    from lessor.patterns.drain import Heir, State
+    from lessor.runtime.cancellation import Cancellation
 
     Result = TypeVar("Result")
 
@@ -53,6 +57,25 @@ class AsyncTerm(BaseTerm):
         """
         return bool(await self.lease.hand_over(to, state, within))
 
+    async def drain(
+        self,
+        timeout: Duration | None = None,  # noqa: ASYNC109 - it ends the wait, not the work
+        to: Heir = None,
+        state: State = b"",
+        within: Duration = 5.0,
+    ) -> bool:
+        """Drain the lease of this term, as ``lease.drain()`` does. True if that ended the term. It is the campaign's last.
+
+        The end of the term's ``async with`` waits for a drain that is under way.
+        """
+        over = self._drain = asyncio.Event()
+        try:
+            return bool(await self.lease.drain(timeout, to, state, within))
+        except LeaseLost:
+            return False
+        finally:
+            over.set()
+
     async def __aenter__(self) -> Self:
         try:
             await self.lease.__aenter__()
@@ -63,6 +86,20 @@ class AsyncTerm(BaseTerm):
         return self
 
     async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        try:
+            if self._drain is not None:
+                await (
+                    self._drain.wait()
+                )  # it releases the lease, or hands it over: a plain release would forestall that
+        except asyncio.CancelledError as error:
+            if not await self._leave(type(error), error, error.__traceback__):
+                raise
+            return True
+        return await self._leave(exc_type, exc, traceback)
+
+    async def _leave(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> bool:
         inner: Any = self.lease if self._cut is None else self._cut
@@ -79,26 +116,34 @@ class AsyncTerm(BaseTerm):
         return self._is_own(exc)
 
 
-class AsyncCampaign:
-    """An endless stream of terms, for an ``async for``: each waits until we lead. Leave the loop, or cancel its task."""
+class AsyncCampaign(BaseCampaign[AsyncTerm]):
+    """A stream of terms, for an ``async for``: each waits until we lead.
+
+    Leave the loop, call ``stop()``, or cancel the task, to end it.
+    """
 
     def __init__(
         self,
         name: str,
-        stand: Callable[[], Awaitable[Any]],
+        stand: Callable[[Cancellation], Awaitable[Any]],
         draw: Callable[[], float],
         ready: Callable[[], Any] | None = None,
+        cancel: Cancellation | None = None,
     ) -> None:
-        self._name = name
+        super().__init__(name, draw, ready, cancel)
         self._stand = stand  # waits for the lease
-        self._ready = ready
-        self._rest = Rest(draw)
-        self._term: AsyncTerm | None = None
 
-    @property
-    def is_leader(self) -> bool:
-        """Whether we lead now, for certain."""
-        return self._term is not None and self._term.is_leader
+    async def drain(
+        self,
+        timeout: Duration | None = None,  # noqa: ASYNC109 - it ends the wait, not the work
+        to: Heir = None,
+        state: State = b"",
+        within: Duration = 5.0,
+    ) -> bool:
+        """Stop the campaign, and drain its term, if there is one, as ``lease.drain()`` does. True if that ended a term."""
+        self.stop()
+        term = self._term
+        return term is not None and await term.drain(timeout, to, state, within)
 
     def __aiter__(self) -> AsyncIterator[AsyncTerm]:
         return self
@@ -106,23 +151,43 @@ class AsyncCampaign:
     async def __anext__(self) -> AsyncTerm:
         """End the term before, rest if it was lost, get ready, and wait until we lead."""
         well = await self._end_term()
-        while True:
-            await asyncio.sleep(self._rest.after(well=well))
-            prepared = self._ready() if self._ready else None
-            if inspect.isawaitable(prepared):
-                prepared = await prepared
-            try:
-                lease = await self._stand()
-            except StoreUnavailable as error:
-                log().warning("the election of %r goes on without us until the store answers: %s", self._name, error)
-                well = False
-                continue
-            self._term = AsyncTerm(lease, prepared)
-            return self._term
+        try:
+            while True:
+                await self._sleep(self._rest.after(well=well))
+                prepared = self._ready() if self._ready else None
+                if inspect.isawaitable(prepared):
+                    prepared = await prepared
+                try:
+                    lease = await self._stand(self._stop)
+                except StoreUnavailable as error:
+                    log().warning(
+                        "the election of %r goes on without us until the store answers: %s", self._name, error
+                    )
+                    well = False
+                    continue
+                term = AsyncTerm(lease, prepared)
+                if self._begin(term):
+                    return term
+        except Cancelled:
+            if not self.stopped:
+                raise
+        raise StopAsyncIteration
+
+    async def _sleep(self, seconds: float) -> None:
+        """Sleep that long. Raise `Cancelled` once the campaign is stopped or cancelled."""
+        over, loop = asyncio.Event(), asyncio.get_running_loop()
+
+        def wake() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(over.set)
+
+        with watched(self._cancels, over, wake), contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await over.wait()
 
     async def _end_term(self) -> bool:
         """End a term that the loop didn't; return whether it went well."""
-        term, self._term = self._term, None
+        term = self._take_term()
         if term is None:
             return True
         well = term.went_well
@@ -142,7 +207,7 @@ async def lead(campaign: AsyncCampaign, work: Callable[[AsyncTerm], Awaitable[Re
             if term.went_well:
                 return result
         log().info("no longer the leader of %r, and the work has stopped", term.resource)
-    raise AssertionError("a campaign never ends by itself")
+    raise Cancelled(f"the campaign for {campaign.name!r} was stopped")
 
 
 class AsyncObservation:

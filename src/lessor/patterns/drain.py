@@ -32,6 +32,11 @@ class Intake:
         self._visits: set[object] = set()
 
     @property
+    def closed(self) -> bool:
+        """Whether no more is taken."""
+        return self._closed
+
+    @property
     def in_flight(self) -> int:
         """How much that is."""
         return len(self._visits)

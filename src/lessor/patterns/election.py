@@ -1,4 +1,4 @@
-"""Leader election, as far as it is the same for both faces: terms, who leads, and how long to rest after a loss.
+"""Leader election, as far as both APIs share it: terms, campaigns, who leads, and how long to rest after a loss.
 
 A lease on the election's name is all there is to it. Two processes never both believe that they lead, by clocks that
 drift no more than the store declares; but a leader that doesn't look goes on after its time: guard its writes with
@@ -8,11 +8,12 @@ drift no more than the store declares; but a leader that doesn't look goes on af
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from lessor.core.ops import EventKind, Loss
 from lessor.core.view import View
 from lessor.errors import LeaseLost
+from lessor.runtime.cancellation import Cancellation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from lessor.core.timing import Duration
     from lessor.core.view import Event, Record
+    from lessor.errors import Draining
 
 FIRST_REST: Final = 0.1
 LONGEST_REST: Final = 5.0
@@ -99,6 +101,8 @@ class BaseTerm:
     """The lease that it stands on."""
     prepared: Any
     """What the ``ready`` work returned."""
+    _drain: Any = None
+    """An event, once it is drained: set when that is over."""
 
     def __init__(self, lease: Any, prepared: Any) -> None:
         self.lease = lease
@@ -146,6 +150,77 @@ class BaseTerm:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.resource!r} token={self.token} {self.lease.state}>"
 
+    def _refused(self, error: Draining) -> bool:
+        """Whether the error says that this very term takes no more work."""
+        return bool(self.lease._refused(error))
+
     def _is_own(self, error: BaseException | None) -> bool:
         """Whether the error says that this very term is lost."""
         return isinstance(error, LeaseLost) and (error.resource, error.token) == (self.resource, self.token)
+
+
+T = TypeVar("T", bound=BaseTerm)
+
+
+class BaseCampaign(Generic[T]):
+    """What `Campaign` and `AsyncCampaign` have in common."""
+
+    def __init__(
+        self, name: str, draw: Callable[[], float], ready: Callable[[], Any] | None, cancel: Cancellation | None
+    ) -> None:
+        self._name = name
+        self._ready = ready
+        self._rest = Rest(draw)
+        self._stop = Cancellation()
+        self._cancels = (self._stop,) if cancel is None else (self._stop, cancel)
+        self._term: T | None = None
+
+    @property
+    def name(self) -> str:
+        """The election's name."""
+        return self._name
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether we lead now, for certain. Any thread may ask."""
+        term = self._term
+        return term is not None and term.is_leader
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the campaign was stopped: there will be no further term."""
+        return self._stop.cancelled
+
+    def stop(self) -> None:
+        """End the campaign, at once and for good. Any thread or task may call it, and so may a signal handler.
+
+        A candidate that waits leaves the queue, a lease that is granted to it all the same is given back, and its loop
+        ends. A term that has begun goes on until its body ends: look at ``stopped`` there, or call ``drain()`` instead.
+        """
+        self._stop.cancel()
+
+    def __repr__(self) -> str:
+        state = "stopped" if self.stopped else "leading" if self.is_leader else "a candidate"
+        return f"<{type(self).__name__} for {self._name!r}, {state}>"
+
+    def _begin(self, term: T) -> bool:
+        """Begin the term, unless the campaign was stopped meanwhile; then give it back in the background."""
+        # First for all to see, then the look at the flag: whoever stops the campaign sees this term, or we see that.
+        self._term = term
+        if not self._stop.cancelled:
+            return True
+        self._term = None
+        term.lease._engine.abandon(term.lease, Loss.RELEASED)
+        return False
+
+    def _take_term(self) -> T | None:
+        """Return the term before, which is over now. One that was drained was the last: this process takes no more work."""
+        term, self._term = self._term, None
+        if term is not None and term.lease._is_drained():
+            self.stop()
+        return term
+
+    def _refused(self, error: Draining) -> bool:
+        """Whether the work was refused because our term is drained."""
+        term = self._term
+        return term is not None and term._refused(error)

@@ -31,7 +31,7 @@ class DrainOnSigterm:
         self, leases: tuple[Any, ...], timeout: Duration | None, to: Heir, state: State, within: Duration
     ) -> None:
         if not leases:
-            raise ConfigError("say which leases to drain")
+            raise ConfigError("drain_on_sigterm() needs at least one lease or campaign, and there is none")
         self._leases = leases
         self._how = (timeout, to, state, within)
         self._orders: SimpleQueue[bool] = SimpleQueue()  # its put() is safe in a signal handler
@@ -117,9 +117,7 @@ class DrainOnSigterm:
 
     def _is_ours(self, error: BaseException | None) -> bool:
         """Whether the body ended because there is no more work to take: that is no failure."""
-        return isinstance(error, Draining) and any(
-            (error.resource, error.token) == (lease.resource, lease.token) for lease in self._leases
-        )
+        return isinstance(error, Draining) and any(lease._refused(error) for lease in self._leases)
 
 
 def drain_on_sigterm(
@@ -129,9 +127,10 @@ def drain_on_sigterm(
     state: bytes | Callable[[], Any] = b"",
     within: Duration = 5.0,
 ) -> DrainOnSigterm:
-    """Drain these leases when SIGTERM comes, as ``lease.drain()`` does. Use it in a ``with``, in the main thread.
+    """Drain these leases or campaigns when SIGTERM comes, as their ``drain()`` does. Use it in a ``with``, in the main thread.
 
-    The body should end then: ``lease.work()`` raises `Draining`, which ends the ``with`` and goes no further, and
+    A campaign is stopped as well: a candidate leaves the queue, and the loop ends after the term that is drained. The
+    body should end then: ``lease.work()`` raises `Draining`, which ends the ``with`` and goes no further, and
     ``begun`` is an event for bodies that wait for something else. The end of the ``with`` waits for the drain. When the
     ``timeout`` is over and work is still in flight, the lease is kept, and a warning logged.
     """

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import _thread
+import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from lessor.errors import Cancelled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
 
 
 class Cancellation:
@@ -63,3 +65,24 @@ class Cancellation:
     def _wake_all(self) -> None:
         for waker in list(self._wakers.values()):
             waker()
+
+
+@contextmanager
+def watched(cancels: Sequence[Cancellation], key: object, waker: Callable[[], object]) -> Iterator[None]:
+    """Call the waker if one of them is cancelled while the body waits; raise `Cancelled` after it if one was."""
+    try:
+        for cancel in cancels:
+            cancel._watch(key, waker)
+        yield
+    finally:
+        for cancel in cancels:
+            cancel._forget(key)
+    for cancel in cancels:
+        cancel.check()
+
+
+def sleep(seconds: float, cancels: Sequence[Cancellation]) -> None:
+    """Sleep that long. Raise `Cancelled` once one of them is cancelled."""
+    over = threading.Event()
+    with watched(cancels, over, over.set):
+        over.wait(seconds)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from lessor.core.holder import Holder, HolderEvent
     from lessor.core.ops import Acquire, Outcome, Release
     from lessor.core.timing import Duration, Timing
+    from lessor.errors import Draining
     from lessor.runtime.cohort import Cohort
     from lessor.runtime.engine import Engine
 
@@ -246,6 +247,14 @@ class Tenure:
         It ends with its TTL.
         """
         return self._intake is not None and self._intake.in_flight > 0
+
+    def _is_drained(self) -> bool:
+        """Whether it takes no more work."""
+        return self._intake is not None and self._intake.closed
+
+    def _refused(self, error: Draining) -> bool:
+        """Whether the error says that this very lease takes no more work."""
+        return (error.resource, error.token) == (self.resource, self.token)
 
     def _occupy(self) -> None:
         """Enter its own ``with``: a second one would give it back under the first."""

@@ -39,6 +39,7 @@ class Face(Protocol):
     def hand_over(self, lease: Tenure, to: str, state: bytes = b"", within: float = 5.0) -> bool: ...
     def drain(self, lease: Tenure, timeout: float | None = None, **how: Any) -> bool: ...
     def campaign(self, name: str, body: Callable[[Any], object], *, terms: int, **options: Any) -> None: ...
+    def stand(self, campaign: Any, body: Callable[[Any], object]) -> int: ...
     def lead(self, name: str, work: Callable[[Any], Any], **options: Any) -> Any: ...
     def singleton(self, name: str, work: Callable[[], Any], **options: Any) -> Callable[[], Any]: ...
     def resign(self, term: Any) -> bool: ...
@@ -106,6 +107,15 @@ class SyncFace:
                 body(term)
             if count == terms:
                 return
+
+    def stand(self, campaign: Any, body: Callable[[Any], object]) -> int:
+        """Run the campaign to its end, and return how many terms it had."""
+        terms = 0
+        for term in campaign:
+            terms += 1
+            with term:
+                body(term)
+        return terms
 
     def lead(self, name: str, work: Callable[[Any], Any], **options: Any) -> Any:
         return self.client.lead(name, work, **options)
@@ -213,6 +223,19 @@ class AsyncFace:
                     return
 
         self.run(campaign())
+
+    def stand(self, campaign: Any, body: Callable[[Any], object]) -> int:
+        """Run the campaign to its end, and return how many terms it had."""
+
+        async def stand() -> int:
+            terms = 0
+            async for term in campaign:
+                terms += 1
+                async with term:
+                    await asyncio.to_thread(body, term)
+            return terms
+
+        return int(self.run(stand()))
 
     def lead(self, name: str, work: Callable[[Any], Any], **options: Any) -> Any:
         return self.run(self.client.lead(name, lambda term: asyncio.to_thread(work, term), **options))

@@ -35,6 +35,8 @@ class FaultyStore:
         """Whether nothing is pushed to a client that is opened from now on."""
         self.connecting: Callable[[], object] = lambda: None
         """What happens while a subscription is opened."""
+        self.answered: Callable[[Sequence[Outcome]], object] = lambda _outcomes: None
+        """What happens between the store's answer and its arrival."""
         self.matching: Callable[[Op], bool] = lambda _op: True
         """Which operations the faults are for."""
         self._nap = threading.Event()
@@ -48,6 +50,8 @@ class FaultyStore:
             self.lost_requests -= 1
             return silence
         outcomes = self._store.apply(ops, timeout=timeout)
+        if concerned:
+            self.answered(outcomes)
         if concerned and self.reply_delay:
             self._nap.wait(self.reply_delay)
         if concerned and self.lost_replies > 0:

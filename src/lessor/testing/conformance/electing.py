@@ -6,15 +6,24 @@ import threading
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from lessor.errors import LeaseLost
+import pytest
+
+from lessor.core.ops import Acquire, Granted
+from lessor.errors import Cancelled, LeaseLost
+from lessor.runtime.cancellation import Cancellation
 from lessor.runtime.clock import SYSTEM
 from lessor.stores.base import Capability
-from lessor.testing.conformance.base import Case, Thread, require, until
+from lessor.testing.conformance.base import PATIENCE, Case, Thread, require, until
+from lessor.testing.conformance.waiting import queue_length
 from lessor.testing.faces import SyncFace
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lessor.core.ops import Outcome
     from lessor.stores.base import Store
     from lessor.testing.faces import Face
+    from lessor.testing.faults import FaultyStore
     from lessor.testing.harness import Harness
 
 
@@ -104,6 +113,76 @@ class Electing(Case):
         took = (second.result() - resigned[0]) / 1e9
         first.result()
         assert took < 2
+
+    def test_a_stopped_candidate_is_not_elected(self, face: Face, other: Face) -> None:
+        lease = other.acquire("scheduler", ttl=30)
+        campaign = face.client.campaign("scheduler", ttl=30)
+        candidate = Thread(lambda: face.stand(campaign, lambda _: None))
+        until(lambda: queue_length(other, "scheduler") == 1, "the candidate")
+        campaign.stop()
+        other.release(lease)
+        assert candidate.result() == 0, "elected after it was stopped"
+        assert (campaign.stopped, campaign.is_leader) == (True, False)
+        other.release(other.acquire("scheduler", ttl=30, wait=PATIENCE))
+        assert face.stand(campaign, lambda _: None) == 0, "stopped for good"
+
+    def test_a_grant_that_comes_when_the_campaign_is_stopped_is_given_back(
+        self, faulty: FaultyStore, faulty_face: Face, other: Face
+    ) -> None:
+        campaign = faulty_face.client.campaign("scheduler", ttl=30)
+        granted: list[Outcome] = []
+
+        def stop(outcomes: Sequence[Outcome]) -> None:
+            granted.extend(one for one in outcomes if isinstance(one, Granted))
+            campaign.stop()
+
+        faulty.matching = lambda op: isinstance(op, Acquire)
+        faulty.answered = stop
+        assert faulty_face.stand(campaign, lambda _: None) == 0
+        assert len(granted) == 1
+        other.release(other.acquire("scheduler", ttl=30, wait=PATIENCE))
+
+    def test_a_stopped_campaign_ends_after_its_term(self, face: Face, other: Face) -> None:
+        campaign = face.client.campaign("scheduler", ttl=30)
+
+        def body(term: Any) -> None:
+            campaign.stop()
+            term.check()
+
+        assert Thread(lambda: face.stand(campaign, body)).result() == 1
+        assert other.leader("scheduler") is None
+
+    def test_a_drained_campaign_hands_its_term_over_and_ends(self, face: Face, other: Face, store: Store) -> None:
+        require(store, Capability.HANDOVER)
+        campaign = face.client.campaign("scheduler", ttl=30)
+        drains: list[Thread] = []
+
+        def body(term: Any) -> None:
+            with term.lease.work():
+                how = (PATIENCE, other.client.holder, b"as far as here")
+                drains.append(Thread(lambda: face.result(campaign.drain(*how))))
+                until(term.lease._is_drained, "the drain")
+
+        assert Thread(lambda: face.stand(campaign, body)).result() == 1
+        assert drains[0].result()
+        assert other.acquire("scheduler", ttl=30, wait=PATIENCE).inherited == b"as far as here"
+
+    def test_a_drained_term_is_the_last_one(self, face: Face, other: Face) -> None:
+        """The process takes no more work, so it is no candidate any more."""
+        campaign = face.client.campaign("scheduler", ttl=30)
+        assert Thread(lambda: face.stand(campaign, lambda term: face.drain(term.lease))).result() == 1
+        assert campaign.stopped
+        assert other.leader("scheduler") is None
+
+    def test_work_that_waits_to_lead_can_be_cancelled(self, face: Face, other: Face) -> None:
+        other.acquire("scheduler", ttl=30)
+        cancel = Cancellation()
+        waiting = Thread(lambda: face.lead("scheduler", lambda _: None, ttl=30, cancel=cancel))
+        until(lambda: queue_length(other, "scheduler") == 1, "the candidate")
+        cancel.cancel()
+        with pytest.raises(Cancelled):
+            waiting.result()
+        until(lambda: queue_length(other, "scheduler") == 0, "its way out of the queue")
 
     def test_who_leads_since_when_and_with_which_token(self, face: Face, other: Face) -> None:
         assert face.leader("scheduler") is None
