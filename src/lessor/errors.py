@@ -3,7 +3,7 @@
 ::
 
     LessorError
-    ├── LeaseHeld          somebody else has it (who, token, remaining)
+    ├── LeaseHeld          it has another holder, or is closed (holder, token, remaining, closed)
     │   ├── WouldDeadlock      the caller holds it itself, and would wait without a bound
     │   └── QueueFull          too many wait for it already
     ├── LeaseLost          it was ours and is no more (reason)
@@ -40,18 +40,39 @@ class LessorError(Exception):
 
 
 class LeaseHeld(LessorError):
-    """The resource has another holder, and it did not become free within the wait."""
+    """The resource has another holder or is closed, and it did not become free within the wait."""
+
+    closed: str | None
+    """Why nobody can acquire it although nobody holds it: ``"hold_at_least"`` after an early release, ``"lock_delay"``
+    after an expiry. `holder` and `token` are then those of the last lease. None: it is held, or reserved for a waiter."""
 
     def __init__(
-        self, resource: str, *, holder: str = "", token: int = 0, remaining: float = 0.0, position: int | None = None
+        self,
+        resource: str,
+        *,
+        holder: str = "",
+        token: int = 0,
+        remaining: float = 0.0,
+        position: int | None = None,
+        closed: str | None = None,
     ) -> None:
         self.resource = resource
         self.holder = holder
         self.token = token
         self.remaining = remaining
         self.position = position
-        by = f"held by {holder}" if holder else "about to go to another waiter"
-        super().__init__(f"{resource!r} is {by} (token {token}, free in {remaining:.3g} s unless renewed)")
+        self.closed = closed
+        super().__init__(f"{resource!r} is {self._how()}")
+
+    def _how(self) -> str:
+        left = f"{self.remaining:.3g} s"
+        if self.closed == "hold_at_least":
+            return f"closed for another {left}: {self.holder} (token {self.token}) released it within its hold_at_least"
+        if self.closed is not None:
+            return f"closed for another {left}: the lease of {self.holder} (token {self.token}) expired, and its lock_delay follows"
+        if not self.holder:
+            return f"about to go to another waiter (last token {self.token}, reserved for {left})"
+        return f"held by {self.holder} (token {self.token}, free in {left} unless renewed)"
 
 
 class WouldDeadlock(LeaseHeld):
@@ -66,10 +87,8 @@ class WouldDeadlock(LeaseHeld):
 class QueueFull(LeaseHeld):
     """As many wait for the resource as the asker said that there may be, so it did not queue up."""
 
-    def __init__(
-        self, resource: str, *, holder: str = "", token: int = 0, remaining: float = 0.0, position: int | None = None
-    ) -> None:
-        super().__init__(resource, holder=holder, token=token, remaining=remaining, position=position)
+    def __init__(self, resource: str, **fields: Any) -> None:
+        super().__init__(resource, **fields)
         self.args = (f"{self.args[0]}, and its queue is full",)
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from lessor.testing import Harness
 from lessor.testing.conformance.batches import Batches
+from lessor.testing.conformance.closing import Closing
 from lessor.testing.conformance.ending import Ending
 from lessor.testing.conformance.exclusion import Exclusion
 from lessor.testing.conformance.family import Family
@@ -59,7 +60,20 @@ def server() -> Iterator[EtcdServer]:
 
 
 class WhatALeaseIs(
-    Exclusion, Tokens, Grace, Ending, Waiting, Queueing, Ordering, Handover, Limits, Family, Watching, Batches, Naming
+    Exclusion,
+    Tokens,
+    Grace,
+    Ending,
+    Waiting,
+    Queueing,
+    Ordering,
+    Handover,
+    Limits,
+    Closing,
+    Family,
+    Watching,
+    Batches,
+    Naming,
 ):
     """The first half of all cases. The others, about time, faults and processes, take as long, in another file."""
 

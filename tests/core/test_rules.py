@@ -6,7 +6,7 @@ import pytest
 
 from lessor.core import rules
 from lessor.core.clock import SECOND
-from lessor.core.lease import TOKEN_LIMIT
+from lessor.core.lease import TOKEN_LIMIT, Closed
 from lessor.core.ops import (
     RESERVATION_NS,
     WAITER_LIFE_NS,
@@ -490,7 +490,7 @@ def test_a_handover_before_the_minimum_hold_is_over_waits_for_it(world: World) -
     token = world.grant("r", "H", hold_at_least_ns=3 * SECOND)
     world.advance(SECOND)
     assert world.release("r", "H", successor="h-S", state="blob", reserve_ns=SECOND) == Released(2 * SECOND)
-    assert world.acquire("r", "S") == Held("h-H", token, 2 * SECOND, 0)
+    assert world.acquire("r", "S") == Held("h-H", token, 2 * SECOND, 0, closed=Closed.HOLD_AT_LEAST)
     world.advance(3 * SECOND - 1)
     granted = world.acquire("r", "S")
     assert isinstance(granted, Granted)
@@ -535,7 +535,8 @@ def test_a_tombstone_goes_away_in_the_end(world: World) -> None:
 def test_the_lock_delay_comes_after_an_expiry_and_not_after_a_release(world: World) -> None:
     world.grant("r", "A", lock_delay_ns=2 * SECOND)
     world.advance(TTL)
-    assert world.acquire("r", "B") == Held("h-A", world.table.load("r").token, 2 * SECOND, 0)
+    token = world.table.load("r").token
+    assert world.acquire("r", "B") == Held("h-A", token, 2 * SECOND, 0, closed=Closed.LOCK_DELAY)
     world.advance(2 * SECOND)
     world.grant("r", "B", lock_delay_ns=2 * SECOND)
     world.release("r", "B")
@@ -556,10 +557,64 @@ def test_a_release_before_the_minimum_hold_keeps_others_out_until_then(world: Wo
     world.queue("r", "B")
     world.advance(SECOND)
     assert world.release("r", "A") == Released(4 * SECOND)
-    assert world.record("r") is None
+    record = world.record("r")
+    assert record is not None
+    assert (record.closed, record.remaining_ns) == (Closed.HOLD_AT_LEAST, 4 * SECOND)
     assert isinstance(world.queue("r", "B"), Held)
     world.advance(4 * SECOND)
     assert isinstance(world.acquire("r", "passer-by"), Held)
+    assert isinstance(world.queue("r", "B"), Granted)
+
+
+def test_a_revocation_opens_what_the_minimum_hold_closes_and_calls_whose_turn_it_is(world: World) -> None:
+    token = world.grant("r", "A", hold_at_least_ns=60 * SECOND)
+    world.queue("r", "B")
+    world.queue("r", "C")
+    world.release("r", "A")
+    world.table.notices.clear()
+    world.table.events.clear()
+    assert world.revoke("r", token=token - 1) == NotHeld()
+    assert world.revoke("r") == Released()
+    assert [notice.lease_id for notice in world.table.notices] == ["B"]
+    assert [(event.kind, event.token, event.ttl_ns) for event in world.table.events] == [(EventKind.REVOKED, token, 0)]
+    assert isinstance(world.queue("r", "C"), Held)
+    assert isinstance(world.queue("r", "B"), Granted)
+
+
+def test_what_is_opened_after_a_handover_is_kept_for_the_successor(world: World) -> None:
+    world.grant("r", "A", hold_at_least_ns=60 * SECOND)
+    world.queue("r", "B")
+    world.release("r", "A", successor="h-S", state="blob", reserve_ns=SECOND)
+    assert world.revoke("r") == Released()
+    assert world.record("r") is None
+    held = world.queue("r", "B")
+    assert isinstance(held, Held)
+    assert (held.by, held.remaining_ns) == ("", SECOND)
+    granted = world.acquire("r", "S")
+    assert isinstance(granted, Granted)
+    assert granted.state == "blob"
+
+
+def test_what_is_opened_when_nobody_waits_any_more_is_free(world: World) -> None:
+    world.grant("r", "A", hold_at_least_ns=60 * SECOND)
+    world.queue("r", "B")
+    world.release("r", "A")
+    world.advance(LIFE)
+    assert world.revoke("r") == Released()
+    assert isinstance(world.acquire("r", "passer-by"), Granted)
+
+
+def test_only_force_opens_what_the_lock_delay_closes(world: World) -> None:
+    token = world.grant("r", "A", lock_delay_ns=60 * SECOND, grace_ns=60 * SECOND)
+    world.advance(TTL)
+    world.queue("r", "B")
+    assert world.revoke("r") == Held("h-A", token, 60 * SECOND, 0, closed=Closed.LOCK_DELAY)
+    record = world.record("r")
+    assert record is not None
+    assert (record.closed, record.remaining_ns, record.grace_ns) == (Closed.LOCK_DELAY, 60 * SECOND, 0)
+    assert world.revoke("r", force=True) == Released()
+    assert [notice.lease_id for notice in world.table.notices] == ["B"]
+    assert world.renew("r", "A", token) == Lost(Loss.REVOKED)
     assert isinstance(world.queue("r", "B"), Granted)
 
 

@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from lessor.core import rules
 from lessor.core.clock import SECOND
+from lessor.core.lease import Closed
 from lessor.core.ops import (
     RESERVATION_NS,
     WAITER_LIFE_NS,
@@ -34,6 +35,7 @@ from lessor.errors import ConfigError
 from tests.core.virtual_table import MS, CopyingTable, SharingTable, World
 
 if TYPE_CHECKING:
+    from lessor.core.lease import Record
     from lessor.core.ops import Op, Outcome
 
 RESOURCES = ("x", "y", "z")
@@ -240,6 +242,7 @@ class RulesMachine(RuleBasedStateMachine):
                 record = self.worlds[0].record(name)
                 assert record is not None
                 assert record.revoked
+                assert record.closed is None
                 assert record.remaining_ns == outcome.remaining_ns
 
     @rule(
@@ -271,16 +274,34 @@ class RulesMachine(RuleBasedStateMachine):
     def revoke(self, *, name: str, force: bool, data: st.DataObject) -> None:
         note, standing = self.notes[name], self.alive(name)
         token = data.draw(st.sampled_from([None, note.highest, note.highest - 1]))
+        shown = self.worlds[0].record(name)
         outcome = self.apply(Revoke(name, force, token))
-        hit = standing is not None and token in (None, standing.token)
-        assert isinstance(outcome, Released) is hit
-        if standing is None or not isinstance(outcome, Released):
+        if standing is None:
+            self.reopened(name, shown, outcome, meant=token in (None, note.highest), force=force)
+            return
+        assert isinstance(outcome, Released) is (token in (None, standing.token))
+        if not isinstance(outcome, Released):
             return
         if force:
             assert outcome == Released(0)
             self.ended(name, self.now)
         else:
             self.revoked(standing, self.now + outcome.free_in_ns)
+
+    def reopened(self, name: str, shown: Record | None, outcome: Outcome | None, *, meant: bool, force: bool) -> None:
+        """Check what became of a resource that nobody held, and note that it is open."""
+        if shown is None or not meant:
+            assert outcome == NotHeld()
+        elif shown.closed is Closed.LOCK_DELAY and not force:
+            assert outcome == Held(shown.holder, shown.token, shown.remaining_ns, 0, closed=shown.closed)
+        else:
+            assert outcome == Released()
+            note = self.notes[name]
+            if note.promise is not None:
+                self.ended(name, self.now)
+            note.closed_until, note.lock_delay = self.now, 0
+            if note.handed is not None:
+                note.handed = (*note.handed[:2], note.handed[2] - shown.remaining_ns)
 
     def ended(self, name: str, closed_until: int) -> None:
         """Note the end of a lease and of whatever stands under it."""
@@ -321,10 +342,22 @@ class RulesMachine(RuleBasedStateMachine):
             promise = self.alive(name)
             for world in self.worlds:
                 record = world.record(name)
+                if record is not None and record.closed is not None:
+                    self.check_closed(name, record)
+                    record = None
                 assert (record is None) == (promise is None), (name, record, promise)
                 if record is not None and promise is not None:
                     assert record.token == promise.token
                     assert promise.until == FOLLOWS or record.remaining_ns == promise.until - self.now
+
+    def check_closed(self, name: str, record: Record) -> None:
+        """What is shown as closed is so for as long as was asked for."""
+        note, until = self.notes[name], self.now + record.remaining_ns
+        if record.closed is Closed.HOLD_AT_LEAST:
+            assert (note.promise, note.closed_until) == (None, until)
+        else:
+            assert note.promise is not None
+            assert note.promise.parent is not None or until == note.promise.until + note.lock_delay
 
     @invariant()
     def no_child_outlives_its_parent(self) -> None:

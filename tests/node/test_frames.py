@@ -63,7 +63,7 @@ def memory(node: PaxosNode) -> int:
 def test_another_version_is_refused(node: PaxosNode) -> None:
     with RawClient(node.port) as client:
         client.send(frames.Hello(frames.MAGIC, 1, b"nonce"))
-        assert client.refusal() == "the client speaks version 1 of the protocol, and this node 3"
+        assert client.refusal() == "the client speaks version 1 of the protocol, and this node 4"
 
 
 def test_another_protocol_is_refused(node: PaxosNode) -> None:

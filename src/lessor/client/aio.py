@@ -24,9 +24,9 @@ from lessor.client.terms import (
     start_over,
 )
 from lessor.client.watch_async import AsyncWatch
-from lessor.core.claim import GiveUp, Sleep, StartOver, Take
+from lessor.core.claim import GiveUp, Sleep, StartOver, Take, free_in
 from lessor.core.lease import check_resource
-from lessor.core.ops import Released, Revoke, Unknown
+from lessor.core.ops import Revoke
 from lessor.errors import LeaseHeld
 from lessor.patterns import campaign_async, singleton
 from lessor.patterns.election import Leader
@@ -285,18 +285,21 @@ class AsyncClient(BaseClient):
         return AsyncGrant(self._engine, op, terms, (await store.apply_in_async(connection, [op]))[0])
 
     async def get(self, resource: str) -> Record | None:
-        """Return the record of the lease on the resource; None: it isn't held."""
+        """Return the record of the lease on the resource; None: it is free.
+
+        Of a resource that nobody holds and that is still closed, it is the record of the last lease, with ``closed`` set.
+        """
         return (await self.get_each([resource]))[0]
 
     async def get_each(self, resources: Iterable[str]) -> Sequence[Record | None]:
-        """Return the record of the lease on each of the resources, or None, all as of one time."""
+        """Return what `get` returns for each of the resources, all as of one time."""
         self._engine.require_open()
         engine, names = self._engine, [check_resource(resource) for resource in resources]
         records = await asyncio.to_thread(engine.store.read, names, timeout=engine.timeout)
         return [None if record is None else record.as_view() for record in records]
 
     async def list(self, prefix: str = "") -> list[Record]:
-        """Return the records of all leases whose resource starts with the prefix, by name."""
+        """Return the records of all resources that start with the prefix and are held or closed, by name."""
         self._engine.require_open()
         engine, prefix = self._engine, check_prefix(prefix)
         records = await asyncio.to_thread(lambda: [*engine.store.scan(prefix, timeout=engine.timeout)])
@@ -310,16 +313,18 @@ class AsyncClient(BaseClient):
         return [waiter.as_view() for waiter in waiters]
 
     async def revoke(self, resource: str, *, force: bool = False) -> float | None:
-        """End somebody's lease, and tell the holder. Return in how many seconds the resource is free; None: nobody has it.
+        """End a lease, and tell its holder. Return in how many seconds the resource is free; None: it is free already.
 
         It ends at the expiry already promised. With ``force`` it ends now, although the holder may not have heard of it
         yet: until it has, only the fencing token keeps its writes out.
+
+        A resource that is closed after an early release (``hold_at_least``) is opened at once. One that is closed after
+        an expiry (``lock_delay``) raises `LeaseHeld`; with ``force`` it is opened, and writes of the last holder that
+        are still under way arrive while the next one works.
         """
         self._engine.require_open()
         outcome, _ = await call(self._engine, Revoke(check_resource(resource), check_force(force)))
-        if isinstance(outcome, Unknown):
-            raise outcome.error
-        return outcome.free_in_ns / 1e9 if isinstance(outcome, Released) else None
+        return free_in(resource, outcome)
 
     def watch(self, prefix: str = "") -> AsyncWatch:
         """Return the stream of what happens to resources that start with the prefix.

@@ -20,9 +20,9 @@ from lessor.client.terms import (
     make_claim,
     start_over,
 )
-from lessor.core.claim import GiveUp, Sleep, StartOver, Take
+from lessor.core.claim import GiveUp, Sleep, StartOver, Take, free_in
 from lessor.core.lease import check_resource
-from lessor.core.ops import Released, Revoke, Unknown
+from lessor.core.ops import Revoke
 from lessor.errors import LeaseHeld
 from lessor.patterns.semaphore import Semaphore
 from lessor.patterns.session import Session, new_name
@@ -265,17 +265,20 @@ class Client(BaseClient):
         return Grant(self._engine, op, terms, store.apply_in(connection, [op])[0])
 
     def get(self, resource: str) -> Record | None:
-        """Return the record of the lease on the resource; None: it isn't held."""
+        """Return the record of the lease on the resource; None: it is free.
+
+        Of a resource that nobody holds and that is still closed, it is the record of the last lease, with ``closed`` set.
+        """
         return self.get_each([resource])[0]
 
     def get_each(self, resources: Iterable[str]) -> Sequence[Record | None]:
-        """Return the record of the lease on each of the resources, or None, all as of one time."""
+        """Return what `get` returns for each of the resources, all as of one time."""
         self._engine.require_open()
         records = self._engine.store.read([check_resource(r) for r in resources], timeout=self._engine.timeout)
         return [None if record is None else record.as_view() for record in records]
 
     def list(self, prefix: str = "") -> list[Record]:
-        """Return the records of all leases whose resource starts with the prefix, by name."""
+        """Return the records of all resources that start with the prefix and are held or closed, by name."""
         self._engine.require_open()
         records = self._engine.store.scan(check_prefix(prefix), timeout=self._engine.timeout)
         return [record.as_view() for record in records]
@@ -287,18 +290,20 @@ class Client(BaseClient):
         return [waiter.as_view() for waiter in waiters]
 
     def revoke(self, resource: str, *, force: bool = False) -> float | None:
-        """End somebody's lease, and tell the holder. Return in how many seconds the resource is free; None: nobody has it.
+        """End a lease, and tell its holder. Return in how many seconds the resource is free; None: it is free already.
 
         It ends at the expiry already promised. With ``force`` it ends now, although the holder may not have heard of it
         yet: until it has, only the fencing token keeps its writes out.
+
+        A resource that is closed after an early release (``hold_at_least``) is opened at once. One that is closed after
+        an expiry (``lock_delay``) raises `LeaseHeld`; with ``force`` it is opened, and writes of the last holder that
+        are still under way arrive while the next one works.
         """
         self._engine.require_open()
         outcome = self._engine.store.apply(
             [Revoke(check_resource(resource), check_force(force))], timeout=self._engine.timeout
         )[0]
-        if isinstance(outcome, Unknown):
-            raise outcome.error
-        return outcome.free_in_ns / 1e9 if isinstance(outcome, Released) else None
+        return free_in(resource, outcome)
 
     def watch(self, prefix: str = "") -> Watch:
         """Return the stream of what happens from now on to resources that start with the prefix.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from lessor.core.clock import MILLISECOND
-from lessor.core.ops import RESERVATION_NS, WAITER_LIFE_NS, Granted, Held, Loss, Lost, Unknown
+from lessor.core.ops import RESERVATION_NS, WAITER_LIFE_NS, Granted, Held, Loss, Lost, Released, Unknown
 from lessor.errors import ConfigError, LeaseHeld, LeaseLost, LessorError, QueueFull, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -148,7 +148,26 @@ class Claim:
 
 
 def held_error(resource: str, held: Held) -> LeaseHeld:
-    """Return the error for a resource that somebody else has."""
+    """Return the error for a resource that has another holder, or that is closed."""
     return (QueueFull if held.refused else LeaseHeld)(
-        resource, holder=held.by, token=held.token, remaining=held.remaining_ns / 1e9, position=held.position
+        resource,
+        holder=held.by,
+        token=held.token,
+        remaining=held.remaining_ns / 1e9,
+        position=held.position,
+        closed=held.closed and str(held.closed),
     )
+
+
+def free_in(resource: str, outcome: Outcome) -> float | None:
+    """Return in how many seconds a resource is free that was revoked; None where there was nothing to revoke.
+
+    Raises the error of a store that gave no answer, and `LeaseHeld` where only force opens the resource.
+    """
+    if isinstance(outcome, Unknown):
+        raise outcome.error
+    if isinstance(outcome, Held):
+        error = held_error(resource, outcome)
+        error.args = (f"{error}; only a revocation by force opens it earlier",)
+        raise error
+    return outcome.free_in_ns / 1e9 if isinstance(outcome, Released) else None

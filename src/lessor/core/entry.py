@@ -6,9 +6,12 @@ import json
 from bisect import bisect_left
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lessor.core.lease import Contender, Record, decode_metadata
+
+if TYPE_CHECKING:
+    from lessor.core.lease import Closed
 
 _rank_of = attrgetter("rank")
 
@@ -86,6 +89,11 @@ class Waiting:
             self._rank()
         self._by_id[waiter.lease_id] = waiter
         self._tidy_ns = min(self._tidy_ns, waiter.expiry_ns)
+
+    def keep(self, waiter: Waiter, until_ns: int) -> None:
+        """Keep a waiter that has shown up. Where the clock was set back, that is shorter than before."""
+        waiter.expiry_ns = until_ns
+        self._tidy_ns = min(self._tidy_ns, until_ns)
 
     def _rank(self) -> None:
         for at, waiter in enumerate(self.queue):
@@ -179,8 +187,13 @@ class Entry:
         self.state = data.get("s", "")
         self.children_ended = data.get("e", 0)
 
-    def record(self, now: int, expiry_ns: int) -> Record:
-        """Return what people may see of it. ``expiry_ns`` is the effective one, parents considered."""
+    def record(self, now: int, until_ns: int, closed: Closed | None = None) -> Record:
+        """Return what people may see of it.
+
+        ``until_ns`` is when the lease ends, parents considered, or when the closed resource opens. Of a lease that is
+        over, what only mattered while it was held is left out.
+        """
+        held = closed is None
         waiting = self.waiting
         queue = waiting.live(now) if waiting else []
         reservation = waiting.reservation if waiting and waiting.reservation else None
@@ -193,19 +206,20 @@ class Entry:
             holder=self.holder,
             token=self.token,
             ttl_ns=self.ttl_ns,
-            remaining_ns=max(0, expiry_ns - now),
+            remaining_ns=max(0, until_ns - now),
             granted_us=self.granted_us,
             renewed_us=self.renewed_us,
             renewals=self.renewals,
-            metadata=decode_metadata(self.metadata),
-            parent=(self.parent, self.parent_token) if self.parent is not None else None,
-            soft_ns=self.soft_ns,
-            grace_ns=self.grace_ns,
+            metadata=decode_metadata(self.metadata) if held else {},
+            parent=(self.parent, self.parent_token) if self.parent is not None and held else None,
+            soft_ns=self.soft_ns if held else 0,
+            grace_ns=self.grace_ns if held else 0,
             lock_delay_ns=self.lock_delay_ns,
             hold_at_least_ns=self.hold_at_least_ns,
-            revoked=bool(self.revoked),
+            revoked=held and bool(self.revoked),
             reserved_for=reserved_for,
             queue=tuple(self.contenders(now)),
+            closed=closed,
         )
 
     def contenders(self, now: int) -> list[Contender]:

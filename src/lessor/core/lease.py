@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping  # noqa: TC003 - whatever makes frames of records reads their types
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from lessor.errors import ConfigError, InvalidResource
@@ -105,6 +106,15 @@ def decode_state(text: str) -> bytes:
     return base64.b64decode(text)
 
 
+class Closed(StrEnum):
+    """Why nobody can acquire a resource that nobody holds."""
+
+    HOLD_AT_LEAST = "hold_at_least"
+    """Its last holder released it before its ``hold_at_least`` was over."""
+    LOCK_DELAY = "lock_delay"
+    """Its last lease expired, and the ``lock_delay`` of that lease is not over."""
+
+
 class Contender(NamedTuple):
     """A waiter in the queue for a resource, as stores keep it. Users get `lessor.core.view.Contender`."""
 
@@ -121,14 +131,18 @@ class Contender(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A lease as the store sees it. The lease id, which is its secret, is not here. Users get `lessor.core.view.Record`."""
+    """A lease as the store sees it. The lease id, which is its secret, is not here. Users get `lessor.core.view.Record`.
+
+    With ``closed`` set it is the last lease on a resource that nobody holds, and that nobody can acquire yet.
+    """
 
     resource: str
     holder: str
     token: int
     ttl_ns: int
     remaining_ns: int
-    """How long it lasts unless renewed, when the store answered. By the store's clock, so an estimate here."""
+    """How long it lasts unless renewed, when the store answered; where ``closed`` is set, how long nobody can acquire
+    the resource. By the store's clock, so an estimate here."""
     granted_us: int
     renewed_us: int
     renewals: int
@@ -142,6 +156,8 @@ class Record(NamedTuple):
     reserved_for: str | None = None
     queue: tuple[Contender, ...] = ()
     version: int = 1
+    closed: Closed | None = None
+    """Why the resource can't be acquired although nobody holds it; None while the lease is held."""
 
     def as_view(self) -> view.Record:
         """Return it as users see it."""
@@ -168,4 +184,5 @@ class Record(NamedTuple):
             revoked=self.revoked,
             reserved_for=self.reserved_for,
             queue=tuple(waiter.as_view() for waiter in self.queue),
+            closed=None if self.closed is None else str(self.closed),
         )

@@ -13,6 +13,7 @@ from lessor.core.clock import MILLISECOND, SECOND
 
 if TYPE_CHECKING:
     from lessor.core import view
+    from lessor.core.lease import Closed
     from lessor.errors import LessorError
 
 RESERVATION_NS = 100 * MILLISECOND
@@ -94,7 +95,11 @@ class Release(NamedTuple):
 
 
 class Revoke(NamedTuple):
-    """End somebody else's lease: at the expiry already promised or, by force, now."""
+    """End somebody else's lease: at the expiry already promised or, by force, now.
+
+    A resource that is closed after a release (``hold_at_least``) opens at once. One that is closed after an expiry
+    (``lock_delay``) opens by force only: otherwise the answer is `Held`.
+    """
 
     resource: str
     force: bool = False
@@ -122,11 +127,13 @@ class Held(NamedTuple):
     by: str
     token: int
     remaining_ns: int
-    """Until it may be free; with no holder, until it is not reserved any more."""
+    """Until it may be free; with no holder, until it is not reserved any more; where it is closed, until it opens."""
     position: int
     """How many waiters are before you."""
     refused: bool = False
     """The queue is as long as you said that it may be: you are not in it."""
+    closed: Closed | None = None
+    """Why nobody can acquire it yet although nobody holds it: ``by`` and ``token`` are then those of the last lease."""
 
 
 class Renewed(NamedTuple):
@@ -166,6 +173,7 @@ class Unknown(NamedTuple):
 AcquireOutcome: TypeAlias = Granted | Held | Lost | Unknown
 RenewOutcome: TypeAlias = Renewed | Lost | Unknown
 ReleaseOutcome: TypeAlias = Released | NotHeld | Unknown
+RevokeOutcome: TypeAlias = Released | NotHeld | Held | Unknown
 Outcome: TypeAlias = Granted | Held | Renewed | Lost | Released | NotHeld | Unknown
 
 # --- what a store pushes ------------------------------------------------------------------------------------------
@@ -190,13 +198,16 @@ class Event(NamedTuple):
     holder: str
     at_us: int
     ttl_ns: int = 0
+    """How long the lease lasts from then on, if it does; of a release, how long the resource stays closed."""
 
     def as_view(self) -> view.Event:
         """Return it as users see it."""
         from lessor.core import view  # noqa: PLC0415 - dataclasses take longer to import than all of this
 
-        at, remaining = view.instant(self.at_us), view.seconds(self.ttl_ns)
-        return view.Event(self.kind, self.resource, self.token, self.holder, at, remaining)
+        at, remaining, closed_for = view.instant(self.at_us), view.seconds(self.ttl_ns), 0.0
+        if self.kind is EventKind.RELEASED:
+            remaining, closed_for = 0.0, remaining
+        return view.Event(self.kind, self.resource, self.token, self.holder, at, remaining, closed_for)
 
 
 class Summons(StrEnum):

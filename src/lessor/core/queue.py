@@ -13,11 +13,14 @@ from lessor.core.ops import RESERVATION_NS, WAITER_LIFE_NS, Held, Notice, Summon
 
 if TYPE_CHECKING:
     from lessor.core.entry import Entry
+    from lessor.core.lease import Closed
     from lessor.core.ops import Acquire, Release
     from lessor.core.rules import Table
 
 
-def wait(table: Table, entry: Entry, op: Acquire, now: int, *, by: str, free_at: int) -> Held:
+def wait(
+    table: Table, entry: Entry, op: Acquire, now: int, *, by: str, free_at: int, closed: Closed | None = None
+) -> Held:
     """Answer that it can't be had yet and, if asked to, keep or refresh the asker's place in the queue."""
     position, refused = 0, False
     if op.queue:
@@ -35,7 +38,7 @@ def wait(table: Table, entry: Entry, op: Acquire, now: int, *, by: str, free_at:
                 entry.waiting.insert(position, place)
         else:
             position = entry.waiting.position(place)
-            place.expiry_ns = until
+            entry.waiting.keep(place, until)
             place.passed = False
         if by:
             table.save(entry)
@@ -44,7 +47,7 @@ def wait(table: Table, entry: Entry, op: Acquire, now: int, *, by: str, free_at:
     if not by and entry.waiting is not None:
         position = max(position, 1)  # behind the one that it is reserved for
         table.save(entry)  # whose turn it is, or the next one to ask might find it otherwise
-    return Held(by, entry.token, free_at - now, position, refused)
+    return Held(by, entry.token, free_at - now, position, refused, closed)
 
 
 def _turn(places: list[Waiter], priority: int) -> int:
@@ -115,6 +118,20 @@ def call_next(table: Table, entry: Entry, now: int) -> None:
             # Closed for a while yet (minimum hold): the turn begins when it opens.
             _reserve(table, entry, waiting, waiter, max(now, entry.expiry_ns))
             return
+
+
+def reopen(table: Table, entry: Entry, now: int, *, earlier_ns: int) -> None:
+    """Let the turns begin now on a resource that was closed for longer by ``earlier_ns``, and call whose turn it is."""
+    waiting = entry.waiting
+    reservation = waiting.reservation if waiting is not None else None
+    if waiting is None or reservation is None:
+        return
+    reservation.until_ns -= earlier_ns
+    reserved = waiting.find(reservation.lease_id)
+    if reserved is not None and reserved.expiry_ns > now:
+        _call(table, entry, reserved)
+    elif not reservation.successor:
+        waiting.reservation = None
 
 
 def hand_over(table: Table, entry: Entry, op: Release, now: int, *, free_at: int) -> None:

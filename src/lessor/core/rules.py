@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from lessor.core import queue
 from lessor.core.clock import SECOND
 from lessor.core.entry import Waiting
-from lessor.core.lease import TOKEN_LIMIT
+from lessor.core.lease import TOKEN_LIMIT, Closed
 from lessor.core.ops import (
     Acquire,
     Event,
@@ -94,9 +94,12 @@ def apply(table: Table, op: Op, now: int) -> Outcome:
 
 
 def record(table: Table, entry: Entry, now: int) -> Record | None:
-    """Return the lease as people may see it, or None where nobody holds the resource."""
+    """Return the lease as people may see it, the last one where the resource is closed, or None where it is free."""
     expiry = expiry_of(table, entry)
-    return entry.record(now, expiry) if entry.lease_id is not None and now < expiry else None
+    if entry.lease_id is not None and now < expiry:
+        return entry.record(now, expiry)
+    free_at = free_from(entry, expiry)
+    return entry.record(now, free_at, closed_by(entry)) if now < free_at else None
 
 
 def expiry_of(table: Table, entry: Entry, depth: int = 0) -> int:
@@ -109,6 +112,16 @@ def expiry_of(table: Table, entry: Entry, depth: int = 0) -> int:
         return 0
     bound = expiry_of(table, parent, depth + 1)
     return bound if entry.ttl_ns == 0 else min(entry.expiry_ns, bound)
+
+
+def free_from(entry: Entry, expiry: int) -> int:
+    """Return when others may acquire what nobody holds; ``expiry`` is the effective one."""
+    return expiry if entry.lease_id is None else expiry + entry.lock_delay_ns
+
+
+def closed_by(entry: Entry) -> Closed:
+    """Return what keeps everybody out of a resource that nobody holds and that isn't free yet."""
+    return Closed.HOLD_AT_LEAST if entry.lease_id is None else Closed.LOCK_DELAY
 
 
 def is_dead(entry: Entry, now: int, *, kept_ns: int = 0, table: Table | None = None) -> bool:
@@ -151,9 +164,9 @@ def _acquire(table: Table, entry: Entry, op: Acquire, now: int) -> Granted | Hel
         if entry.lease_id == op.lease_id:
             # Its own grant has run out: a request that was that late must not start a second turn by itself.
             return Lost(Loss.EXPIRED)
-    free_at = expiry if entry.lease_id is None else expiry + entry.lock_delay_ns
+    free_at = free_from(entry, expiry)
     if now < free_at:
-        return queue.wait(table, entry, op, now, by=entry.holder, free_at=free_at)
+        return queue.wait(table, entry, op, now, by=entry.holder, free_at=free_at, closed=closed_by(entry))
     if waiting is None:
         return _grant(table, entry, op, now, ended_ns=expiry)
     reservation = queue.settle(table, entry, waiting, free_at, now, showing=op.lease_id)
@@ -265,8 +278,7 @@ def _release(table: Table, entry: Entry, op: Release, now: int) -> Released | No
         return Released(free_at - now)
     waiting = entry.waiting
     if waiting is not None and waiting.find(op.lease_id) is not None:
-        free_at = expiry if entry.lease_id is None else expiry + entry.lock_delay_ns
-        queue.leave_and_call(table, entry, waiting, op, now, free_at=free_at)
+        queue.leave_and_call(table, entry, waiting, op, now, free_at=free_from(entry, expiry))
         return NotHeld("was waiting")
     if entry.lease_id == op.lease_id:
         entry.grace_ns = 0  # it is not wanted any more: a renewal still on its way must not bring it back
@@ -276,17 +288,30 @@ def _release(table: Table, entry: Entry, op: Release, now: int) -> Released | No
     return NotHeld()
 
 
-def revoke(table: Table, entry: Entry, op: Revoke, now: int) -> Released | NotHeld:
-    """End the lease at the expiry already promised or, by force, now."""
+def revoke(table: Table, entry: Entry, op: Revoke, now: int) -> Released | NotHeld | Held:
+    """End the lease at the expiry already promised or, by force, now; or open a closed resource."""
     expiry = expiry_of(table, entry)
-    if entry.lease_id is None or now >= expiry or (op.token is not None and op.token != entry.token):
+    free_at = free_from(entry, expiry)
+    if now >= free_at or (op.token is not None and op.token != entry.token):
         return NotHeld()
+    if entry.lease_id is None or now >= expiry:
+        return _reopen(table, entry, op, now, free_at)
     if op.force:
         _tell_of_the_end(table, entry)
         end(table, entry, now, EventKind.REVOKED, free_at=now)
         return Released()
     _end_at_expiry(table, entry, now, expiry)
     return Released(expiry - now)
+
+
+def _reopen(table: Table, entry: Entry, op: Revoke, now: int, free_at: int) -> Released | Held:
+    """Open a resource that nobody holds. A lock delay protects what can't check tokens: it takes force to end it."""
+    closed = closed_by(entry)
+    if closed is Closed.LOCK_DELAY and not op.force:
+        return Held(entry.holder, entry.token, free_at - now, 0, closed=closed)
+    queue.reopen(table, entry, now, earlier_ns=free_at - now)
+    end(table, entry, now, EventKind.REVOKED, free_at=now)
+    return Released()
 
 
 # --- endings ------------------------------------------------------------------------------------------------------
@@ -307,7 +332,7 @@ def end(table: Table, entry: Entry, now: int, kind: EventKind, *, free_at: int, 
     elif entry.waiting is not None:
         queue.call_next(table, entry, now)
     table.save(entry)
-    table.events.append(Event(kind, entry.resource, entry.token, entry.holder, table.wall_us))
+    table.events.append(Event(kind, entry.resource, entry.token, entry.holder, table.wall_us, free_at - now))
 
 
 def _end_at_expiry(table: Table, entry: Entry, now: int, expiry: int) -> None:

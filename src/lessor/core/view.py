@@ -72,7 +72,10 @@ class Parent(View):
 
 @dataclass(frozen=True, slots=True)
 class Record(View):
-    """A lease as the store saw it when it answered. It proves nothing: only the holder has the `Lease`."""
+    """A lease as the store saw it when it answered. It proves nothing: only the holder has the `Lease`.
+
+    With ``closed`` set, nobody holds the resource and nobody can acquire it yet: this is its last lease.
+    """
 
     resource: str
     holder: str
@@ -80,7 +83,8 @@ class Record(View):
     ttl: float
     """Seconds for which each grant and each renewal holds."""
     remaining: float
-    """Seconds until the lease ends unless it is renewed. Counted by the store's clock, so an estimate here."""
+    """Seconds until the lease ends unless it is renewed or, if the resource is closed, until it opens. Counted by the
+    store's clock, so an estimate here."""
     granted: datetime
     """When it was granted, in UTC, by the store's wall clock."""
     renewed: datetime
@@ -105,6 +109,9 @@ class Record(View):
     """The holder that the resource is reserved for after this lease."""
     queue: tuple[Contender, ...] = ()
     """The waiters, in the order of their turns."""
+    closed: str | None = None
+    """Why the resource is closed: ``"hold_at_least"`` after an early release, ``"lock_delay"`` after an expiry. None: the
+    lease is held."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +126,8 @@ class Event(View):
     """When it happened, in UTC, by the store's wall clock; an expiry: when it was noticed."""
     remaining: float = 0.0
     """Seconds for which the lease lasted from then on unless renewed; 0 if it was over."""
+    closed_for: float = 0.0
+    """Seconds for which the resource stayed closed after a release within ``hold_at_least``."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields as a dict that ``json.dumps`` takes. ``kind`` is named ``event``, as in ``lessor run --json``."""

@@ -13,11 +13,13 @@ if TYPE_CHECKING:
 
 
 class Known(NamedTuple):
-    """A lease that the watcher believes to be alive, and when to look again."""
+    """A lease that the watcher believes to be alive, or to keep its resource closed, and when to look again."""
 
     token: int
     holder: str
     look_at_ns: int
+    closed: bool = False
+    """Its end was told, and the resource is not open yet."""
 
 
 class Watching:
@@ -43,13 +45,16 @@ class Watching:
         if event.kind is EventKind.GRANTED:
             if known is not None and event.token == known.token:
                 return []
-            if known is not None:
+            if known is not None and not known.closed:
                 told.append(_expired(event.resource, known, event.at_us))
             self._known[event.resource] = Known(event.token, event.holder, now + event.ttl_ns)
         elif known is None:
             return []
         elif event.kind is EventKind.REVOKED and event.ttl_ns > 0:
             pass  # it lasts until the expiry already promised, and then we say so
+        elif event.kind is EventKind.RELEASED and event.ttl_ns > 0:
+            # Should somebody open the resource before its time, that is told, too.
+            self._known[event.resource] = known._replace(look_at_ns=now + event.ttl_ns, closed=True)
         else:
             del self._known[event.resource]
         return [*told, event]
@@ -57,18 +62,22 @@ class Watching:
     def looked(self, resource: str, record: Record | None, now: int, wall_us: int) -> list[Event]:
         """Take in what the store says about one resource; return what to tell."""
         known = self._known.get(resource)
-        if record is not None and known is not None and record.token == known.token:
-            self._known[resource] = known._replace(look_at_ns=now + record.remaining_ns)
+        if known is not None and record is not None and record.token < known.token:
             return []
+        before = known if known is not None and not known.closed else None
+        after = record if record is not None and record.closed is None else None
         told = []
-        if known is not None and (record is None or record.token > known.token):
-            del self._known[resource]
-            told.append(_expired(resource, known, wall_us))
-        if record is not None and (known is None or record.token > known.token):
-            self._known[resource] = Known(record.token, record.holder, now + record.remaining_ns)
+        if before is not None and (after is None or after.token != before.token):
+            told.append(_expired(resource, before, wall_us))
+        if after is not None and (before is None or after.token != before.token):
             told.append(
-                Event(EventKind.GRANTED, resource, record.token, record.holder, record.granted_us, record.remaining_ns)
+                Event(EventKind.GRANTED, resource, after.token, after.holder, after.granted_us, after.remaining_ns)
             )
+        if record is None:
+            self._known.pop(resource, None)
+        else:
+            look_at = now + record.remaining_ns
+            self._known[resource] = Known(record.token, record.holder, look_at, closed=after is None)
         return told
 
     def resync(self, records: Iterable[Record], now: int, wall_us: int) -> list[Event]:

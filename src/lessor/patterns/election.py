@@ -41,7 +41,7 @@ class Leader(View):
     @classmethod
     def of(cls, record: Record | None) -> Leader | None:
         """Return the leader by the record of the election's lease."""
-        return None if record is None else cls(record.holder, record.token, record.granted)
+        return None if record is None or record.closed else cls(record.holder, record.token, record.granted)
 
 
 class Leaders:

@@ -60,12 +60,18 @@ class Slots(NamedTuple):
         return free[at:] + free[:at]
 
     def taken(self, records: Sequence[Record | None]) -> LeaseHeld:
-        """Return the error for one that got no slot: it names the holder whose lease ends first."""
+        """Return the error for one that got no slot: it names the lease whose slot may be free first."""
         held = [record for record in records if record is not None]
         if not held:
             return LeaseHeld(self.name)
         soonest = min(held, key=lambda record: record.remaining)
-        return LeaseHeld(self.name, holder=soonest.holder, token=soonest.token, remaining=soonest.remaining)
+        return LeaseHeld(
+            self.name,
+            holder=soonest.holder,
+            token=soonest.token,
+            remaining=soonest.remaining,
+            closed=soonest.closed,
+        )
 
 
 def at_gate(options: Mapping[str, Any]) -> dict[str, Any]:

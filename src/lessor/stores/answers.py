@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lessor.core.clock import MICROSECOND
-from lessor.core.lease import Contender, Record, decode_metadata
+from lessor.core.lease import Closed, Contender, Record, decode_metadata
 from lessor.core.ops import Acquire
 from lessor.core.rules import MAX_DEPTH
 from lessor.errors import ConfigError, StoreUnavailable
@@ -34,7 +34,7 @@ def record(fields: Sequence[Any], queue: Iterable[Sequence[Any]]) -> Record:
     """Return the record with these fields and this queue. Times are in microseconds there."""
     (
         resource, holder, token, ttl, remaining, granted, renewed, renewals, metadata, parent, parent_token, soft,
-        grace, lock_delay, hold_at_least, revoked, reserved_for,
+        grace, lock_delay, hold_at_least, revoked, reserved_for, closed,
     ) = fields  # fmt: skip
     return Record(
         resource=resource,
@@ -54,6 +54,7 @@ def record(fields: Sequence[Any], queue: Iterable[Sequence[Any]]) -> Record:
         revoked=bool(revoked),
         reserved_for=reserved_for or None,
         queue=tuple(contenders(queue)),
+        closed=Closed(closed) if closed else None,
     )
 
 

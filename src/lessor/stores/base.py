@@ -47,6 +47,9 @@ class Capability(Flag):
     """A renewal tells whether leases under it were ended, so that one renewal keeps all of them."""
     CONTENDERS = auto()
     """The store tells who waits for a resource that nobody holds, too."""
+    DELAY_SHOWN = auto()
+    """The store tells every client apart whether a lease is held, or has expired and its ``lock_delay`` follows. Without
+    it, such a resource is shown as held to all but its last holder, and a revocation takes it for held."""
     PATTERNS = PRIORITY | QUEUE_LIMIT | HANDOVER | RECOVER | SESSIONS | CONTENDERS
     """What the patterns stand on. To be declared by every store; here until all of them do."""
 
@@ -116,11 +119,14 @@ class Store(Protocol):
         ...
 
     def read(self, resources: Sequence[str], *, timeout: float) -> list[Record | None]:
-        """Return who holds what. Raises `StoreUnavailable` when there is no answer."""
+        """Return the lease on each resource; None: it is free. Raises `StoreUnavailable` when there is no answer.
+
+        Of a resource that nobody holds and that is still closed, it is the last lease, with ``closed`` set.
+        """
         ...
 
     def scan(self, prefix: str, *, timeout: float) -> Iterator[Record]:
-        """Return all live leases whose resource starts with the prefix, by name."""
+        """Return what `read` would for all resources that start with the prefix and aren't free, by name."""
         ...
 
     def waiters(self, resource: str, *, timeout: float) -> list[Contender]:

@@ -126,7 +126,11 @@ class MemoryStore:
         failover="none: it ends with the process",
         waiting_order="strict",
         platforms="POSIX",
-        capabilities=Capability.PUSH | Capability.WATCH | Capability.GRACE | Capability.PATTERNS,
+        capabilities=Capability.PUSH
+        | Capability.WATCH
+        | Capability.GRACE
+        | Capability.PATTERNS
+        | Capability.DELAY_SHOWN,
         not_promised="anything towards other processes, forks included",
     )
 

@@ -47,6 +47,7 @@ acquires = st.builds(
             "queue_limit": st.sampled_from([1, 2]),
             "recover": st.just(True),
             "soft_ns": st.sampled_from([1, TTL]),
+            "hold_at_least_ns": st.just(TTL),
         },
     ),
 )
@@ -64,7 +65,7 @@ Step: TypeAlias = tuple[list[Op], int] | float
 
 def essence(outcome: Outcome) -> tuple[Any, ...]:
     if isinstance(outcome, Held):
-        return Held, outcome.by, outcome.position, outcome.refused
+        return Held, outcome.by, outcome.position, outcome.refused, outcome.closed
     if isinstance(outcome, Granted):
         return Granted, outcome.state
     if isinstance(outcome, Renewed):
@@ -80,7 +81,8 @@ def shown(record: Record | None) -> tuple[Any, ...] | None:
     if record is None:
         return None
     parent = record.parent[0] if record.parent else None
-    return record.resource, record.holder, record.revoked, parent, [waiter.holder for waiter in record.queue]
+    waiting = [waiter.holder for waiter in record.queue]
+    return record.resource, record.holder, record.revoked, parent, waiting, record.closed, record.hold_at_least_ns
 
 
 def follow(both: tuple[Side, Side], ops: list[Op], which: int) -> None:
@@ -129,7 +131,7 @@ def test_stories(server: EtcdServer, story: list[Step]) -> None:
 def lasting(op: Op) -> Op:
     """Return the operation with times that don't run out before an episode does."""
     if isinstance(op, Acquire):
-        return op._replace(ttl_ns=60 * op.ttl_ns, hold_at_least_ns=0)
+        return op._replace(ttl_ns=60 * op.ttl_ns, hold_at_least_ns=op.hold_at_least_ns // TTL * TTL)
     return op._replace(ttl_ns=60 * op.ttl_ns) if isinstance(op, Renew) else op
 
 

@@ -238,7 +238,7 @@ def test_a_lock_delay_keeps_others_out_after_an_expiry_but_not_after_a_release(s
     taken(store, "job", 1, "a", lock_delay_ns=3 * SECOND)
     apply(store, Release("job", "a"))
     taken(store, "job", 1, "b", lock_delay_ns=3 * SECOND)
-    until(lambda: store.read(["job"], timeout=10) == [None], "the expiry")
+    until(lambda: isinstance(held := take(store, "job", 1), Held) and held.closed == "lock_delay", "the expiry")
     held = take(store, "job", 1)
     assert isinstance(held, Held)
     assert held.by == "somebody"

@@ -20,7 +20,7 @@ from lessor.core import queue, rules
 from lessor.core.clock import SECOND
 from lessor.core.entry import Waiting
 from lessor.core.lease import TOKEN_LIMIT
-from lessor.core.ops import Event, EventKind, Loss, Release, Released
+from lessor.core.ops import Event, EventKind, Held, Loss, NotHeld, Release
 from lessor.core.paxos import queueing
 from lessor.core.paxos.ballots import DAY_US, SECOND_US
 from lessor.core.paxos.messages import (
@@ -235,9 +235,10 @@ class Acceptor:
             return verdict._replace(state=slot.state, after=slot.after) if isinstance(verdict, Ack) else verdict
         if mine and not item.token and n <= slot.n:
             return Gone(Loss.EXPIRED)  # so late a request, or a copy of it, must not start a second turn by itself
-        free_at = expiry if slot.lease_id is None or mine else expiry + slot.lock_delay_ns
+        free_at = expiry if mine else rules.free_from(slot, expiry)
         if now < free_at:
-            return queueing.wait(self, slot, item, now, by=slot.holder, free_at=free_at)
+            closed = rules.closed_by(slot)
+            return queueing.wait(self, slot, item, now, by=slot.holder, free_at=free_at, closed=closed)
         reservation = None
         if waiting is not None and not item.token:
             reservation = queue.settle(self, slot, waiting, free_at, now, showing=op.lease_id)
@@ -296,8 +297,7 @@ class Acceptor:
             slot.give_up_inheritance()
             rules.end(self, slot, now, EventKind.RELEASED, free_at=now)
         elif item.leave and slot.waiting is not None:
-            expiry = self.expiry(slot)
-            free_at = expiry if slot.lease_id is None else expiry + slot.lock_delay_ns
+            free_at = rules.free_from(slot, self.expiry(slot))
             op = Release(item.resource, item.lease_id)
             queue.leave_and_call(self, slot, slot.waiting, op, now, free_at=free_at)
         return Dropped() if had else Nothing()
@@ -325,8 +325,7 @@ class Acceptor:
             return Dropped(free_at - now)
         waiting = slot.waiting
         if waiting is not None and waiting.find(op.lease_id) is not None:
-            free_at = expiry if slot.lease_id is None else expiry + slot.lock_delay_ns
-            queue.leave_and_call(self, slot, waiting, op, now, free_at=free_at)
+            queue.leave_and_call(self, slot, waiting, op, now, free_at=rules.free_from(slot, expiry))
             return Nothing("was waiting")
         if slot.lease_id == op.lease_id:
             slot.grace_ns = 0  # it is not wanted any more: a renewal still on its way must not bring it back
@@ -346,7 +345,11 @@ class Acceptor:
         if item.op.token is not None and slot.token > item.op.token:
             return Nothing()
         outcome = rules.revoke(self, slot, item.op._replace(token=None), now)
-        if not isinstance(outcome, Released):
+        if isinstance(outcome, Held):
+            return HeldBy(
+                outcome.by, outcome.token, outcome.remaining_ns, 0, 0, self.floor_of(slot), closed=outcome.closed
+            )
+        if isinstance(outcome, NotHeld):
             return Nothing(outcome.reason)
         if item.op.force:
             slot.promised_by = ""  # a copy of the request that took it in must not bring it back

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from lessor.core.lease import Contender
 from lessor.core.paxos.ballots import majority
@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 
     from lessor.core.lease import Record
     from lessor.core.ops import Event, Notice
-    from lessor.core.paxos.messages import Place, Push
+    from lessor.core.paxos.messages import HeldBy, Place, Push
+
+Answer = TypeVar("Answer", "Record", "HeldBy")
 
 REMEMBERED = 10_000
 """How many pieces of news are kept until a majority has told them. A lost one is made good by the next look."""
@@ -75,6 +77,16 @@ def in_doubt(views: Sequence[Sequence[Record]], acceptors: int, queues: Sequence
     return any(count < needed <= count + silent for count in shown.values())
 
 
+def longest(same: Sequence[Answer]) -> Answer:
+    """Return which of several acceptors' answers about one lease lasts longest, of those that most agree with.
+
+    Where a lease is over on some acceptors and held on others, it is held as long as most of them say so.
+    """
+    held = [answer for answer in same if answer.closed is None]
+    closed = [answer for answer in same if answer.closed is not None]
+    return max(held if len(held) > len(closed) else closed, key=lambda answer: answer.remaining_ns)
+
+
 def _key(record: Record) -> tuple[str, str, int]:
     return record.resource, record.holder, record.token
 
@@ -89,7 +101,7 @@ def _turn(same: Sequence[Place]) -> tuple[int, int, int, int, Contender]:
 def _merged(same: Iterable[Record]) -> Record:
     """Return what lasts longest: the holder may rely on any of them. The queue is the longest that one saw."""
     records = list(same)
-    last = max(records, key=lambda record: record.remaining_ns)
+    last = longest(records)
     return last._replace(
         granted_us=min(record.granted_us for record in records),
         renewed_us=max(record.renewed_us for record in records),

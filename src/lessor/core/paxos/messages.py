@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
-from lessor.core.lease import Record  # noqa: TC001 - here and below: what makes frames of these reads their types
+from lessor.core.lease import Closed, Record  # noqa: TC001 - here and below: what makes frames of these reads their types
 from lessor.core.ops import Acquire, Event, Loss, Notice, Release, Renew, Revoke  # noqa: TC001
 
 # --- items: what is asked of an acceptor --------------------------------------------------------------------------
@@ -118,6 +118,8 @@ class HeldBy(NamedTuple):
     floor: int
     refused: bool = False
     """The queue is as long here as the asker said that it may be: it has no place."""
+    closed: Closed | None = None
+    """Why nobody gets it here although nobody holds it."""
 
 
 class Low(NamedTuple):

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from lessor.core.ops import Loss, Renew
 from lessor.core.paxos.attempt import Attempt, Kind
 from lessor.core.paxos.ballots import DAY_US, majority
+from lessor.core.paxos.merging import longest
 from lessor.core.paxos.messages import (
     Accept,
     Ack,
@@ -424,9 +425,11 @@ class Proposer:
         for same in named.values():
             if len(same) >= self.majority:
                 self.ticket = self.ticket or max(held.ticket for held in same)
+                last = longest(same)
                 left = max(held.remaining_ns for held in same)
                 refused = sum([held.refused for held in same]) >= self.majority
-                return Blocked(same[0].by, same[0].token, left, max(held.position for held in same), refused)
+                position = max(held.position for held in same)
+                return Blocked(last.by, last.token, left, position, refused, last.closed)
         return None
 
     def _may_be_refused(self, attempt: Attempt) -> bool:

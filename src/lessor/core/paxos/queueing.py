@@ -15,14 +15,17 @@ from lessor.core.paxos.messages import HeldBy, Place
 
 if TYPE_CHECKING:
     from lessor.core.entry import Waiter, Waiting
+    from lessor.core.lease import Closed
     from lessor.core.paxos.acceptor import Acceptor
     from lessor.core.paxos.messages import Accept
     from lessor.core.paxos.slot import Slot
 
 
-def wait(acceptor: Acceptor, slot: Slot, item: Accept, now: int, *, by: str, free_at: int) -> HeldBy:
+def wait(
+    acceptor: Acceptor, slot: Slot, item: Accept, now: int, *, by: str, free_at: int, closed: Closed | None = None
+) -> HeldBy:
     """Answer that somebody else has it and, if asked to, keep or refresh the asker's place in the queue."""
-    held = queue.wait(acceptor, slot, item.op, now, by=by, free_at=free_at)
+    held = queue.wait(acceptor, slot, item.op, now, by=by, free_at=free_at, closed=closed)
     position, ticket = held.position, 0
     if item.op.queue and not held.refused and slot.waiting is not None:
         place = slot.waiting.find(item.op.lease_id)
@@ -31,7 +34,7 @@ def wait(acceptor: Acceptor, slot: Slot, item: Accept, now: int, *, by: str, fre
         ticket = _draw(slot.waiting, place, item.ticket)
         position = max(slot.waiting.position(place), 0 if by else 1)
     floor = acceptor.floor_of(slot)
-    return HeldBy(held.by, held.token, held.remaining_ns, position, ticket, floor, held.refused)
+    return HeldBy(held.by, held.token, held.remaining_ns, position, ticket, floor, held.refused, held.closed)
 
 
 def places(slot: Slot, now: int) -> tuple[Place, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
+    from lessor.core.lease import Closed
     from lessor.core.ops import Loss
     from lessor.core.paxos.messages import Item
 
@@ -51,6 +52,8 @@ class Blocked(NamedTuple):
     position: int
     refused: bool = False
     """The queue is full, by the word of a majority: there is no place in it for us."""
+    closed: Closed | None = None
+    """Why nobody gets it although nobody holds it, where most of that majority say so."""
 
 
 class BackOff(NamedTuple):

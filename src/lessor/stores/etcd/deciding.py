@@ -67,8 +67,7 @@ class Deciding:
         """Answer without having to write anything."""
         assert task.loaded is not None
         snapshot = task.loaded[op.resource]
-        if isinstance(outcome, Held):
-            assert isinstance(op, Acquire)
+        if isinstance(outcome, Held) and isinstance(op, Acquire):
             place = snapshot.waiter(op.lease_id) if op.queue else None
             if place is not None and place.lease not in task.asked:
                 task.keep = [place.lease]  # it says that it still lives

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from lessor.core.clock import SECOND
-from lessor.core.ops import WAITER_LIFE_NS, Acquire, Loss, Notice, Release, Summons
+from lessor.core.ops import WAITER_LIFE_NS, Acquire, Loss, Notice, Release, Revoke, Summons
 from lessor.stores.etcd.layout import HELD, delete, exists, none_since, none_under, put, unchanged
 from lessor.stores.etcd.table import id_of
 
@@ -65,6 +65,9 @@ class Plan:
         """Return the operations; ``plus`` is what is added to the revision to make a token."""
         if self.granted is not None and plus:
             self.granted["plus"] = plus
+            for _, value, lease in self.puts:
+                if lease in (DELAY, HOLD):
+                    value["plus"] = plus
         puts = [put(key, value, lease if isinstance(lease, int) else leases[lease]) for key, value, lease in self.puts]
         return puts + [delete(key) for key in self.deletes]
 
@@ -87,6 +90,12 @@ def held_value(op: Acquire, wall_us: int) -> dict[str, Any]:
         if getattr(op, name):
             value[name] = getattr(op, name)
     return value
+
+
+def closed_value(op: Acquire, wall_us: int) -> dict[str, Any]:
+    """Return what stands in the key that keeps others out after the lease, for those who ask why they are."""
+    value = {"holder": op.holder, "id": op.lease_id, "ttl_ns": op.ttl_ns, "granted_us": wall_us}
+    return value | {"lock_delay_ns": op.lock_delay_ns, "hold_at_least_ns": op.hold_at_least_ns}
 
 
 def is_simple(op: Acquire) -> bool:
@@ -198,7 +207,9 @@ class _Making:
 
     def lease(self, op: Op, entry: Entry, before: Snapshot) -> None:
         """Write what became of the lease: another one, none, or the same with something to note."""
-        held, late, last = before.held(), before.grace(), before.last()
+        held, late, last, closed = before.held(), before.grace(), before.last(), before.closed()
+        if last is None and closed is not None and not closed.value.get("released"):
+            last = closed
         was = last.value["id"] if last is not None else None
         if entry.lease_id is not None and entry.lease_id != was:
             assert isinstance(op, Acquire)
@@ -209,6 +220,8 @@ class _Making:
             self._note(entry, held)
             if entry.resource == op.resource:
                 self.made.revokes = bool(entry.revoked) and not held.value.get("moved")
+        elif closed is not None and isinstance(op, Revoke):
+            self._open(entry, closed, before)
         rides = held is not None and entry.parent is not None
         if late is not None and (entry.lease_id != was or entry.revoked or not (entry.grace_ns or rides)):
             self.made.deletes.append(late.key)  # it doesn't come back any more
@@ -280,7 +293,7 @@ class _Making:
         for why, ns in ((DELAY, op.lock_delay_ns and op.ttl_ns + op.lock_delay_ns), (HOLD, op.hold_at_least_ns)):
             if ns:
                 made.needs[why] = whole_seconds(ns)
-                made.puts.append((layout.closed(op.resource, why), {"holder": op.holder}, why))
+                made.puts.append((layout.closed(op.resource, why), closed_value(op, table.wall_us), why))
         if op.grace_ns and op.parent is None:
             made.needs[GRACE] = whole_seconds(op.ttl_ns + op.grace_ns)
             made.puts.append((layout.grace(op.resource, op.lease_id), made.granted, GRACE))
@@ -289,12 +302,23 @@ class _Making:
     def _end(self, entry: Entry, kv: KV, before: Snapshot) -> None:
         made, layout = self.made, self._layout
         note = ended_value(kv, entry.ended or "", self._table.wall_us)
+        closed_ns, hold = entry.expiry_ns - self._table.now, before.hold()
+        made.deletes += [marker.key for marker in (before.delay(), hold) if marker is not None]
+        if closed_ns > 0 and hold is not None:
+            made.deletes.remove(hold.key)
+            made.puts.append((hold.key, {**hold.value, "released": True, "token": kv.token}, hold.lease))
+            note["closed_ns"] = closed_ns
         made.puts.append((layout.lease(entry.resource), note, NOTES))
-        made.deletes += [w.key for w in before.waits if w.key.endswith("//closed/delay")]
         if kv.value.get("parent"):
             made.deletes.append(layout.under(kv.value["parent"][0]) + entry.resource)
         if kv.value.get("has_children") and kv.value["ttl_ns"]:
             made.over.append(kv.lease)
+
+    def _open(self, entry: Entry, closed: KV, before: Snapshot) -> None:
+        """Write that a resource which nobody holds isn't closed any more."""
+        note = ended_value(closed, entry.ended or "", self._table.wall_us) | {"token": entry.token}
+        self.made.puts.append((self._layout.lease(entry.resource), note, NOTES))
+        self.made.deletes += [marker.key for marker in (before.delay(), before.hold()) if marker is not None]
 
     def _note(self, entry: Entry, kv: KV) -> None:
         changed = [n for n in ("revoked", "has_children") if getattr(entry, n) and not kv.value.get(n)]

@@ -37,10 +37,14 @@ class Reading:
 
     def names(self, prefix: str, give_up: int) -> list[str]:
         """Return the resources under the prefix about which there is something, by name."""
-        start = self._layout.lease(prefix).encode()
-        request = inside(1, start) + inside(2, past(start)) + number(8, KEYS_ONLY)
-        ((answer,),) = self._members.ask_again([("KV/Range", [request])], give_up)
-        return [kv["key"].decode().removeprefix(self._layout.leases) for kv in decode(RANGE, answer).get("kvs", ())]
+        layout = self._layout
+        ranges = [layout.lease(prefix).encode(), f"{layout.waits}{prefix}".encode()]
+        requests = [inside(1, start) + inside(2, past(start)) + number(8, KEYS_ONLY) for start in ranges]
+        answers = self._members.ask_again([("KV/Range", [request]) for request in requests], give_up)
+        keys = [kv["key"].decode() for (answer,) in answers for kv in decode(RANGE, answer).get("kvs", ())]
+        leases = {key.removeprefix(layout.leases) for key in keys if key.startswith(layout.leases)}
+        closed = {key.removeprefix(layout.waits).partition("//")[0] for key in keys if "//closed/" in key}
+        return sorted(leases | closed)
 
     def records(self, names: Sequence[str], grips: dict[Key, Grip], give_up: int) -> dict[str, Record]:
         """Return the leases that live; some dozens at a time are of one moment."""
@@ -57,9 +61,8 @@ class Reading:
         for name in names:
             record = self._record(name, loaded, left)
             if record is not None:
-                kv = loaded[name].kv
-                assert kv is not None
-                grip = grips.get((name, kv.value["id"]))
+                kv = loaded[name].held()
+                grip = grips.get((name, kv.value["id"])) if kv is not None else None
                 if grip is not None and grip.renewals:  # only the client that renews knows
                     record = record._replace(renewals=grip.renewals, renewed_us=grip.renewed_us)
                 records[name] = record
@@ -79,8 +82,7 @@ class Reading:
         return task.loaded
 
     def _record(self, name: str, loaded: dict[str, Snapshot], left: dict[int, tuple[int, int]]) -> Record | None:
-        kv = loaded[name].kv
-        if kv is None or not kv.held or kv.lease not in left:
+        if not left.keys() & loaded[name].etcd_leases():
             return None
         table = Table(Revoke(name), self._layout, loaded, left, self._clock)
         try:

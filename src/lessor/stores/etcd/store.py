@@ -56,6 +56,7 @@ class EtcdStore:
             | Capability.WATCH
             | Capability.GRACE
             | Capability.PATTERNS
+            | Capability.DELAY_SHOWN
         ),
         not_promised=(
             "that a resource is free at the moment of the expiry: about half a second later at most, or after a new "

@@ -183,7 +183,8 @@ class EtcdSubscription:
         if value.get("again"):
             return
         if not kv.held:
-            self._news.append(Event(EventKind(value["state"]), resource, token, holder, value["at_us"]))
+            closed_ns = value.get("closed_ns", 0)
+            self._news.append(Event(EventKind(value["state"]), resource, token, holder, value["at_us"], closed_ns))
         elif "token" not in value:
             event = Event(EventKind.GRANTED, resource, token, holder, value["granted_us"], value["ttl_ns"])
             self._news.append(event)

@@ -58,9 +58,18 @@ class Snapshot:
         """Return what is known of the lease that is, or of the one that was and may come back."""
         return self.held() or self.grace()
 
+    def delay(self) -> KV | None:
+        """Return what keeps everybody out once the lease runs out."""
+        return next((kv for kv in self.waits if kv.key.endswith("//closed/delay")), None)
+
+    def hold(self) -> KV | None:
+        """Return what keeps everybody out once the lease is released."""
+        return next((kv for kv in self.waits if kv.key.endswith("//closed/hold")), None)
+
     def closed(self) -> KV | None:
-        """Return what keeps everybody out of the free resource."""
-        return next((kv for kv in self.waits if "//closed/" in kv.key), None)
+        """Return what keeps everybody out of a resource that nobody holds."""
+        hold = self.hold()
+        return hold if hold is not None and hold.value.get("released") else self.delay()
 
     def waiters(self) -> list[KV]:
         """Return the queue, in the order of their turns."""
@@ -205,8 +214,7 @@ class Table:
         elif late is not None:
             self._late(entry, late, snapshot)
         elif closed is not None:
-            entry.holder, entry.token = closed.value["holder"], max(entry.token, closed.value.get("token", 0))
-            entry.expiry_ns = now + self._time_left(closed.lease, snapshot.resource)
+            self._closed(entry, closed, snapshot)
         else:
             entry.expiry_ns = now - self.free_for(snapshot)
         if kv is not None and not kv.held:
@@ -233,18 +241,34 @@ class Table:
         # By the wall clocks of two hosts, since etcd tells nobody how long a key has been there.
         held_ns = max(0, self.wall_us - entry.granted_us) * 1000
         entry.granted_ns = now - max(entry.hold_at_least_ns, held_ns)
-        hold = next((w for w in snapshot.waits if w.key.endswith("//closed/hold")), None)
+        hold = snapshot.hold()
         if hold is not None:
             if hold.lease not in self._left:
                 self.guessed.add(hold.lease)
             left = self._left.get(hold.lease, (0, entry.hold_at_least_ns))[1]
             entry.granted_ns = now - entry.hold_at_least_ns + left
 
+    def _closed(self, entry: Entry, closed: KV, snapshot: Snapshot) -> None:
+        """Take in what is closed: after a release, or after an expiry, when its lease id is still known."""
+        value, left = closed.value, self._time_left(closed.lease, snapshot.resource)
+        # The key of a lock delay was made with the grant, and is as old as its token.
+        entry.token = value.get("token") or max(entry.token, closed.created + value.get("plus", 0))
+        entry.holder, entry.ttl_ns = value["holder"], value["ttl_ns"]
+        entry.granted_us = entry.renewed_us = value["granted_us"]
+        if value.get("released"):
+            entry.hold_at_least_ns = value["hold_at_least_ns"]
+            entry.expiry_ns = self.now + left
+        else:
+            entry.lease_id = value["id"]
+            entry.lock_delay_ns = max(value["lock_delay_ns"], left)  # etcd counts in whole seconds
+            entry.expiry_ns = self.now + left - entry.lock_delay_ns
+
     def _late(self, entry: Entry, late: KV, snapshot: Snapshot) -> None:
         """Take in a lease that has run out. Its key is there as long as it may come back."""
         free_for = self.free_for(snapshot)
         entry.lease_id, entry.token, entry.holder = late.value["id"], late.token, late.value["holder"]
         entry.ttl_ns = late.value["ttl_ns"]
+        entry.granted_us = entry.renewed_us = late.value["granted_us"]
         entry.parent, entry.parent_token = late.value.get("parent", (None, 0))
         entry.expiry_ns = self.now - free_for
         entry.grace_ns = free_for + SECOND

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 MAGIC: Final = "lessor"
-VERSION: Final = 3
+VERSION: Final = 4
 MAX_REQUEST: Final = 8 * 1024 * 1024
 """Bytes of a frame that a node takes."""
 MAX_GREETING: Final = 1024

@@ -60,6 +60,7 @@ class PaxosStore:
             | Capability.WATCH
             | Capability.GRACE
             | Capability.PATTERNS
+            | Capability.DELAY_SHOWN
         ),
         not_promised=(
             "the order of waiters; leases longer than the nodes' --max-ttl, 60 s by default; leases while a majority is down, or silent after a crash for as long as its longest "

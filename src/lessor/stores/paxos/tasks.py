@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 from lessor.core.clock import MILLISECOND
 from lessor.core.ops import Granted, Held, Lost, NotHeld, Released, Renewed, Unknown
 from lessor.core.paxos.ballots import majority
-from lessor.core.paxos.merging import agreed, in_doubt, in_line
-from lessor.core.paxos.messages import Dropped, End, Look, Nothing, Refused, Scan, Seen
+from lessor.core.paxos.merging import agreed, in_doubt, in_line, longest
+from lessor.core.paxos.messages import Dropped, End, HeldBy, Look, Nothing, Refused, Scan, Seen
 from lessor.core.paxos.steps import BackOff, Blocked, Ended, Freed, Kept, NoAnswer, Refusal, Send, Won
 from lessor.errors import ConfigError, StoreUnavailable
 
@@ -145,7 +145,7 @@ class AcquireTask(LeaseTask):
         if isinstance(step, Kept):
             return Granted(self.proposer.token, step.ttl_ns, self.proposer.state)
         if isinstance(step, Blocked):
-            return Held(step.by, step.token, step.remaining_ns, step.position, step.refused)
+            return Held(step.by, step.token, step.remaining_ns, step.position, step.refused, step.closed)
         return super().conclude(step, error)
 
 
@@ -236,8 +236,12 @@ class RevokeTask(CountingTask):
     def decide(self) -> None:
         """Finish, if that is enough."""
         ended = [verdict.free_in_ns for verdict in self.said.values() if isinstance(verdict, Dropped)]
+        closed = [verdict for verdict in self.said.values() if isinstance(verdict, HeldBy)]
         if len(ended) >= self._majority:
             self.finish(Released(max(ended)))
+        elif len(closed) >= self._majority:
+            last = longest(closed)
+            self.finish(Held(last.by, last.token, last.remaining_ns, 0, closed=last.closed))
         elif sum(isinstance(verdict, Nothing) for verdict in self.said.values()) >= self._majority:
             self.finish(Released(max(ended)) if ended and self._op.force else NotHeld())
         else:

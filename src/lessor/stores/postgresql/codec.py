@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from lessor.core.clock import MICROSECOND
+from lessor.core.lease import Closed
 from lessor.core.ops import (
     Acquire,
     Granted,
@@ -100,6 +101,8 @@ def _outcome(op: Op, answer: list[Any]) -> Outcome:
     match answer:
         case [1, token, ttl, *state]:
             return Granted(token, ttl * MICROSECOND, *state)
+        case [2, by, token, remaining, position, refused, why]:
+            return Held(by, token, remaining * MICROSECOND, position, refused, Closed(why))
         case [2, by, token, remaining, position, *refused]:
             return Held(by, token, remaining * MICROSECOND, position, *refused)
         case [3, ttl, *ended]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lessor.stores.limit import Limit
     from lessor.stores.postgresql.address import PostgresAddress
 
-STEPS: Final = ("0001.sql", "0002.sql", "0003.sql")
+STEPS: Final = ("0001.sql", "0002.sql", "0003.sql", "0004.sql")
 """What leads from each version to the next."""
 FUNCTIONS: Final = ("queue.sql", "rules.sql", "apply.sql", "quick.sql", "read.sql", "care.sql")
 PRIVILEGES: Final = "privileges.sql"

@@ -76,6 +76,7 @@ class PostgresStore:
             | Capability.WATCH
             | Capability.GRACE
             | Capability.PATTERNS
+            | Capability.DELAY_SHOWN
         ),
         not_promised="exclusion over a failover to an asynchronous standby, a restored backup, or a step of the server's clock forward",
         min_ttl_ns=250 * MILLISECOND,  # a connection's first call is slow: the server compiles the functions for it

@@ -11,6 +11,7 @@
 -- Answers, flat: a number for the kind of outcome, and its fields.
 --   1 token ttl · 2 by token remaining position · 3 ttl · 4 reason remaining · 5 free_in · 6 reason · 7 why detail
 -- and where there is more to say: 8 token ttl state · 9 by token remaining position (refused) · 10 ttl ended
+-- or it is closed: 12 by token remaining position closed · 13 by token remaining position closed (refused)
 -- and where there is less: 11 ttl (every one of them was renewed, for the same time)
 --
 -- Nothing is written before all is decided, so that an error on the way leaves everything as it was.
@@ -249,6 +250,22 @@ local function call_next(entry)
     end
 end
 
+-- Let the turns begin now on a resource that was closed for longer by that much, and call whose turn it is.
+local function bring_forward(entry, earlier)
+    local waiting = entry.waiting
+    local reservation = waiting and waiting.reservation
+    if not reservation then
+        return
+    end
+    reservation.till = reservation.till - earlier
+    local reserved = place_of(waiting, reservation.id)
+    if reserved and reserved.expiry > now then
+        call(entry, reserved)
+    elseif reservation.successor == '' then
+        waiting.reservation = nil
+    end
+end
+
 -- Keep the resource for the successor that its holder has named: the first waiter of that name, or whoever has it.
 local function hand_over(entry, to, free_at)
     entry.waiting = entry.waiting or new_waiting()
@@ -291,8 +308,19 @@ local function turn(queue, priority)
     return position
 end
 
+-- Answer that somebody has it, that it is about to go to somebody, or that it is closed.
+local function answer_held(by, token, remaining, position, refused, closed)
+    if closed then
+        answer(refused and 13 or 12, by, token, remaining, position)
+        at = at + 1
+        out[at] = closed
+    else
+        answer(refused and 9 or 2, by, token, remaining, position)
+    end
+end
+
 -- Answer that it can't be had yet and, if asked to, keep or refresh the asker's place.
-local function wait(entry, op, by, free_at)
+local function wait(entry, op, by, free_at, closed)
     local position, refused = 0, false
     if op.queue then
         entry.waiting = entry.waiting or new_waiting()
@@ -326,7 +354,7 @@ local function wait(entry, op, by, free_at)
         position = math.max(position, 1) -- behind the one that it is reserved for
         save(entry) -- whose turn it is, or the next one to ask might find it otherwise
     end
-    answer(refused and 9 or 2, by, entry.token, free_at - now, position)
+    answer_held(by, entry.token, free_at - now, position, refused, closed)
 end
 
 -- The reservation in force now, on a resource that is free since then: what would have happened had somebody acted.
@@ -393,7 +421,7 @@ local function end_quiet_children(resource, token, kind)
                 struct.unpack(HEAD, packed)
             local tail = form == TAILED and cmsgpack.unpack(string.sub(packed, rest)) or {}
             if id ~= '' and tail.parent == resource and tail.parent_token == token and granted <= now
-                and not tail.waiting and not tail.children then
+                and not tail.waiting and not tail.children and not tail.hold_at_least then
                 record = struct.pack(
                     HEAD, PLAIN, minted, now, 0, '', ttl, granted, renewed, renewals, #holder, holder, #kind, kind, 0,
                     '', #metadata, metadata
@@ -435,7 +463,7 @@ local function finish(entry, kind, free_at, to)
         call_next(entry)
     end
     save(entry)
-    event(kind, entry, 0)
+    event(kind, entry, free_at - now)
 end
 
 -- Call the holder whose lease somebody else ends; and count it in all leases above, whose renewal tells of it.
@@ -596,7 +624,7 @@ local function acquire(entry, op)
         return answer(4, 'released', 0)
     end
     local expiry = expiry_of(entry, 0)
-    local free_at = expiry
+    local free_at = free_from(entry, expiry)
     if entry.id ~= '' then
         if now < expiry then
             if entry.id == op.id then
@@ -611,10 +639,9 @@ local function acquire(entry, op)
             -- Its own grant has run out: a request that was that late must not start a second turn by itself.
             return answer(4, 'expired', 0)
         end
-        free_at = expiry + entry.lock_delay
     end
     if now < free_at then
-        return wait(entry, op, entry.holder, free_at)
+        return wait(entry, op, entry.holder, free_at, closed_by(entry))
     end
     local state = ''
     if waiting then
@@ -697,8 +724,7 @@ local function drop(entry, id)
     if not (waiting and place_of(waiting, id)) then
         return false
     end
-    local expiry = expiry_of(entry, 0)
-    leave_and_call(entry, waiting, id, entry.id == '' and expiry or expiry + entry.lock_delay)
+    leave_and_call(entry, waiting, id, free_from(entry, expiry_of(entry, 0)))
     return true
 end
 
@@ -727,10 +753,25 @@ local function release(entry, id, abandon, to)
     answer(6, 'not held')
 end
 
+-- Open a resource that nobody holds. A lock delay protects what can't check tokens: it takes force to end it.
+local function reopen(entry, force, free_at)
+    local closed = closed_by(entry)
+    if closed == 'lock_delay' and not force then
+        return answer_held(entry.holder, entry.token, free_at - now, 0, false, closed)
+    end
+    bring_forward(entry, free_at - now)
+    finish(entry, 'revoked', now)
+    answer(5, 0)
+end
+
 local function revoke(entry, force, token)
     local expiry = expiry_of(entry, 0)
-    if entry.id == '' or now >= expiry or (token and token ~= entry.token) then
+    local free_at = free_from(entry, expiry)
+    if now >= free_at or (token and token ~= entry.token) then
         return answer(6, 'not held')
+    end
+    if entry.id == '' or now >= expiry then
+        return reopen(entry, force, free_at)
     end
     if force then
         tell_of_the_end(entry)

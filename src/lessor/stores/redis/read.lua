@@ -1,4 +1,4 @@
--- Who holds what. After head.lua and table.lua.
+-- Who holds what, and what is closed. After head.lua and table.lua.
 --
 -- ARGV[3]  'names' and then the resources; or 'scan', the prefix, the name to go on after ('' to begin), how many; or
 --          'waiters' and a resource
@@ -17,11 +17,15 @@ local function show_queue(queue)
 end
 
 local function show(entry)
-    local expiry = expiry_of(entry, 0)
+    local expiry, closed = expiry_of(entry, 0), ''
     if entry.id == '' or now >= expiry then
-        out[#out + 1] = 0
-        return
+        expiry, closed = free_from(entry, expiry), closed_by(entry)
+        if now >= expiry then
+            out[#out + 1] = 0
+            return
+        end
     end
+    local held = closed == ''
     local queue, reserved_for = {}, ''
     local waiting = entry.waiting
     if waiting then
@@ -39,8 +43,9 @@ local function show(entry)
     end
     for _, value in ipairs({
         1, entry.resource, entry.holder, entry.token, entry.ttl, expiry - now, entry.granted, entry.renewed,
-        entry.renewals, entry.metadata, entry.parent, entry.parent_token, entry.soft, entry.grace, entry.lock_delay,
-        entry.hold_at_least, entry.revoked and 1 or 0, reserved_for, #queue,
+        entry.renewals, held and entry.metadata or '', held and entry.parent or '', entry.parent_token, held and entry.soft or 0,
+        held and entry.grace or 0, entry.lock_delay, entry.hold_at_least, held and entry.revoked and 1 or 0,
+        reserved_for, closed, #queue,
     }) do
         out[#out + 1] = value
     end

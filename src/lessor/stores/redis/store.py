@@ -12,6 +12,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from lessor.core.clock import MICROSECOND, MILLISECOND, SECOND
+from lessor.core.lease import Closed
 from lessor.core.ops import (
     LONGEST_RESERVATION_NS,
     Acquire,
@@ -44,7 +45,10 @@ if TYPE_CHECKING:
 PAGE = 500
 """Names that one call of a scan looks at: others get their turn in between."""
 ALL_RENEWED = 11
-RECORD_FIELDS = 18
+HELD = frozenset({2, 9, 12, 13})
+REFUSED = frozenset({9, 13})
+CLOSED = frozenset({12, 13})
+RECORD_FIELDS = 19
 WAITER_FIELDS = 3
 APPLY = ("head.lua", "quick.lua", "turn.lua", "index.lua", "bulk.lua", "table.lua", "apply.lua")
 RELEASED = Released()
@@ -73,6 +77,7 @@ class RedisStore:
             | Capability.WATCH
             | Capability.GRACE
             | Capability.PATTERNS
+            | Capability.DELAY_SHOWN
         ),
         not_promised="exclusion over a failover, a restart that loses data, or a step of the server's clock forward",
         min_ttl_ns=100 * MILLISECOND,  # the first call connects, and may have to ask for the way before that
@@ -232,10 +237,12 @@ def _each(ops: Sequence[Op], answers: list[Any]) -> list[Outcome]:
             outcomes.append(Released(first * MICROSECOND) if first else RELEASED)
         elif kind == 3:
             outcomes.append(Renewed(first * MICROSECOND))
-        elif kind in (2, 9):
-            token, remaining, position = answers[at : at + 3]
-            outcomes.append(Held(first, token, remaining * MICROSECOND, position, refused=kind == 9))
-            at += 3
+        elif kind in HELD:
+            fields = 4 if kind in CLOSED else 3
+            token, remaining, position, *why = answers[at : at + fields]
+            closed = Closed(*why) if why else None
+            outcomes.append(Held(first, token, remaining * MICROSECOND, position, kind in REFUSED, closed))
+            at += fields
         elif kind == 4:
             outcomes.append(Lost(Loss(first), answers[at] * MICROSECOND))
             at += 1

@@ -56,6 +56,16 @@ local function expiry_of(entry, depth)
     return math.min(entry.expiry, bound)
 end
 
+-- When others may acquire what nobody holds; `expiry` is the effective one. An id: then it has run out.
+local function free_from(entry, expiry)
+    return entry.id == '' and expiry or expiry + entry.lock_delay
+end
+
+-- What keeps everybody out of a resource that nobody holds and that isn't free yet.
+local function closed_by(entry)
+    return entry.id == '' and 'hold_at_least' or 'lock_delay'
+end
+
 -- The waiters that still count, in the order of their turns.
 local function live(waiting)
     local queue = {}

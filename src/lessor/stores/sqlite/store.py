@@ -78,7 +78,8 @@ class SqliteStore:
         | Capability.PUSH
         | Capability.WATCH
         | Capability.GRACE
-        | Capability.PATTERNS,
+        | Capability.PATTERNS
+        | Capability.DELAY_SHOWN,
         not_promised="exclusion across hosts, or after the file was deleted or replaced while in use",
     )
 

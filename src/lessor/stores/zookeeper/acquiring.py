@@ -18,6 +18,7 @@ from lessor.stores.zookeeper.ledger import Holding
 from lessor.stores.zookeeper.sight import (
     Seen,
     Sight,
+    closed_by,
     closed_for_ns,
     deletion,
     held_for_ns,
@@ -42,6 +43,7 @@ from lessor.stores.zookeeper.wire import (
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
+    from lessor.core.lease import Closed
     from lessor.core.ops import Acquire, AcquireOutcome
     from lessor.stores.zookeeper.desk import Desk
     from lessor.stores.zookeeper.session import Session
@@ -217,7 +219,8 @@ class Acquisition:
         desk.patience.pop(op.resource, None)
         if op.recover and lease.is_overdue(desk.clock.wall_us()):
             yield from revoke(desk, Revoke(op.resource, token=lease.token), self.give_up)
-        return (yield from self._wait(sight, "" if kept else lease.holder, lease.token, remaining))
+        closed, _ = (None, 0) if kept else closed_by(desk, lease, desk.clock.now())
+        return (yield from self._wait(sight, "" if kept else lease.holder, lease.token, remaining, closed))
 
     def _again(self, sight: Sight, now: int) -> Steps:
         """Answer for an id that is known already: its own grant, once more; or it must never be granted again."""
@@ -395,13 +398,13 @@ class Acquisition:
 
     # --- waiting --------------------------------------------------------------------------------------------------
 
-    def _wait(self, sight: Sight, by: str, token: int, remaining: int) -> Steps:
+    def _wait(self, sight: Sight, by: str, token: int, remaining: int, closed: Closed | None = None) -> Steps:
         """Say who has it and, if asked to, get or keep a place in the queue."""
         desk, op = self.desk, self.op
         ahead = self._ahead(sight)
         own = [name for name in sight.waiters if name.startswith(self.mark)]
         refused = op.queue and not own and 0 < op.queue_limit <= len(sight.waiters)
-        held = Held(by, token, remaining, len(ahead) if by else max(1, len(ahead)), refused)
+        held = Held(by, token, remaining, len(ahead) if by else max(1, len(ahead)), refused, closed)
         if refused or not op.queue:
             return held
         main = desk.main(self.give_up)

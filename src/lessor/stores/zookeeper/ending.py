@@ -7,12 +7,14 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lessor.core.ops import Event, EventKind, Loss, NotHeld, Released
+from lessor.core.lease import Closed
+from lessor.core.ops import Event, EventKind, Held, Loss, NotHeld, Released
 from lessor.stores.zookeeper import family
 from lessor.stores.zookeeper.layout import fingerprint, mark_of
 from lessor.stores.zookeeper.sight import (
     Seen,
     Sight,
+    closed_by,
     deletion,
     held_for_ns,
     identity,
@@ -37,7 +39,7 @@ from lessor.stores.zookeeper.wire import (
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
-    from lessor.core.ops import Release, ReleaseOutcome, Revoke
+    from lessor.core.ops import Release, ReleaseOutcome, Revoke, RevokeOutcome
     from lessor.stores.zookeeper.desk import Desk
     from lessor.stores.zookeeper.ledger import Holding
     from lessor.stores.zookeeper.session import Session
@@ -108,8 +110,9 @@ def _deletion(desk: Desk, holding: Holding) -> tuple[Any, ...]:
     return (*own, *family.entry_of(desk, holding.node), _released(desk, holding))
 
 
-def _released(desk: Desk, holding: Holding) -> Event:
-    return Event(EventKind.RELEASED, holding.resource, holding.token, holding.node["holder"], desk.clock.wall_us())
+def _released(desk: Desk, holding: Holding, closed_ns: int = 0) -> Event:
+    who = holding.node["holder"]
+    return Event(EventKind.RELEASED, holding.resource, holding.token, who, desk.clock.wall_us(), closed_ns)
 
 
 def _let_go(desk: Desk, op: Release, holding: Holding, start: int) -> Steps:
@@ -118,7 +121,7 @@ def _let_go(desk: Desk, op: Release, holding: Holding, start: int) -> Steps:
     while holding.session_id == session.id and not holding.swept:
         free_at = max(start, holding.granted_ns + holding.hold_at_least_ns)
         children = yield from _children(desk, session, holding.mark, holding.version, EventKind.RELEASED)
-        heir = (yield from _heir(desk, session, op)) if op.successor else None
+        heir = (yield from _heir(desk, session, op.resource, op.successor)) if op.successor else None
         if free_at > start or op.successor:
             ending = _closing(desk, holding, op, heir, free_at - start)
         else:
@@ -156,15 +159,15 @@ class Heir(NamedTuple):
     notify: str
 
 
-def _heir(desk: Desk, session: Session, op: Release) -> Generator[list[Any], list[Any], Heir | None]:
+def _heir(desk: Desk, session: Session, resource: str, successor: str) -> Generator[list[Any], list[Any], Heir | None]:
     """Return the first waiter that has the successor's name."""
-    queue = desk.layout.queue(op.resource)
+    queue = desk.layout.queue(resource)
     [found] = yield [session.call(GetChildren(queue, None))]
     names = in_order(found)
     answers = (yield [session.call(GetData(f"{queue}/{name}", None)) for name in names]) if names else []
     for name, answer in zip(names, answers, strict=True):
         said = {} if isinstance(answer, Exception) else json.loads(answer[0])
-        if said.get("holder") == op.successor:
+        if said.get("holder") == successor:
             return Heir(mark_of(name), said.get("notify", ""))
     return None
 
@@ -174,7 +177,7 @@ def _closing(desk: Desk, holding: Holding, op: Release, heir: Heir | None, for_n
     return (
         SetData(desk.layout.id(holding.mark), b'{"closed": true}', holding.version),
         _closed(desk, holding, op, heir, for_ns),
-        _released(desk, holding),
+        _released(desk, holding, for_ns),
     )
 
 
@@ -284,7 +287,7 @@ def _tombstone(desk: Desk, mark: str) -> tuple[Any, ...]:
 # --- revoke -------------------------------------------------------------------------------------------------------
 
 
-def revoke(desk: Desk, op: Revoke, give_up: int) -> Generator[list[Any], list[Any], ReleaseOutcome]:
+def revoke(desk: Desk, op: Revoke, give_up: int) -> Generator[list[Any], list[Any], RevokeOutcome]:
     """Carry it out."""
     main = desk.main(give_up)
     layout = desk.layout
@@ -294,7 +297,12 @@ def revoke(desk: Desk, op: Revoke, give_up: int) -> Generator[list[Any], list[An
         if lease is None or (op.token is not None and op.token != lease.token):
             return NotHeld()
         remaining = held_for_ns(desk, lease, desk.clock.now())
-        if remaining <= 0 or (yield from parent_is_gone(desk, main, lease)):
+        if remaining <= 0:
+            outcome = yield from _reopen(desk, op, lease, main)
+            if outcome is not None:
+                return outcome  # type: ignore[no-any-return]
+            continue
+        if (yield from parent_is_gone(desk, main, lease)):
             return NotHeld()
         [answer] = yield [main.call(GetData(layout.id(lease.mark), None))]
         found = identity(answer)
@@ -313,6 +321,37 @@ def revoke(desk: Desk, op: Revoke, give_up: int) -> Generator[list[Any], list[An
         if failure is None:
             yield from _call(desk, lease.node.get("notify", ""), lease.mark, main)
             return Released(ttl)
+
+
+def _reopen(desk: Desk, op: Revoke, lease: Seen, session: Session) -> Steps:
+    """Open what nobody holds, if it is closed; None if it has changed meanwhile. A lock delay takes force."""
+    closed, left = closed_by(desk, lease, desk.clock.now())
+    if closed is None:
+        return NotHeld()
+    if closed is Closed.LOCK_DELAY and not op.force:
+        return Held(lease.holder, lease.token, left, 0, closed=closed)
+    [answer] = yield [session.call(GetData(desk.layout.id(lease.mark), None))]
+    found = identity(answer)
+    if found is None or found.is_spent:
+        return None
+    successor, reserve = lease.node.get("successor", ""), lease.node.get("reserve", 0)
+    ops: tuple[Any, ...]
+    if successor:  # from now on it is kept for that one
+        kept = json.dumps({**lease.node, "closed": reserve}).encode()
+        path = desk.layout.lease(op.resource)
+        ops = CheckVersion(desk.layout.id(lease.mark), found.version), SetData(path, kept, lease.stat.version)
+    else:
+        children = yield from _children(desk, session, lease.mark, found.version, EventKind.REVOKED)
+        own = deletion(desk, op.resource, lease.mark, found.version)
+        ops = (*children, *own, *family.entry_of(desk, lease.node))
+    event = Event(EventKind.REVOKED, op.resource, lease.token, lease.holder, desk.clock.wall_us())
+    _, failure = yield from desk.commit(session, (), *ops, event)
+    if failure is not None:
+        return None
+    heir = (yield from _heir(desk, session, op.resource, successor)) if successor else None
+    if heir is not None:
+        yield from _call(desk, heir.notify, heir.mark, session)
+    return Released()
 
 
 def _forced(desk: Desk, lease: Seen, version: int) -> tuple[Any, ...]:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from lessor.core.clock import MICROSECOND, MILLISECOND
 from lessor.core.lease import Contender, Record, decode_metadata
 from lessor.stores.zookeeper.layout import decode, priority_of
-from lessor.stores.zookeeper.sight import held_for_ns, in_order, own_holding, parent_is_gone, seen
+from lessor.stores.zookeeper.sight import closed_by, held_for_ns, in_order, own_holding, parent_is_gone, seen
 from lessor.stores.zookeeper.wire import Exists, GetChildren, GetData, Sync
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
+    from lessor.core.lease import Closed
     from lessor.stores.zookeeper.desk import Desk
     from lessor.stores.zookeeper.session import Session
     from lessor.stores.zookeeper.sight import Seen
@@ -64,10 +66,17 @@ def names(desk: Desk, main: Session, prefix: str) -> Generator[list[Any], list[A
 def _record(
     desk: Desk, main: Session, lease: Seen, waiters: list[str]
 ) -> Generator[list[Any], list[Any], Record | None]:
-    remaining = held_for_ns(desk, lease, desk.clock.now())
-    if remaining <= 0 or (yield from parent_is_gone(desk, main, lease)):
+    now = desk.clock.now()
+    remaining, closed = held_for_ns(desk, lease, now), None
+    if remaining <= 0:
+        closed, remaining = closed_by(desk, lease, now)
+        if closed is None:
+            return None
+    elif (yield from parent_is_gone(desk, main, lease)):
         return None
     node = lease.node
+    if closed is not None:
+        return _closed(desk, lease, closed, remaining, (yield from _contenders(desk, main, node["resource"], waiters)))
     renewed_us, renewals = yield from _renewed(desk, main, lease)
     contenders = yield from _contenders(desk, main, node["resource"], waiters)
     parent = node.get("parent")
@@ -88,6 +97,27 @@ def _record(
         hold_at_least_ns=node.get("hold_at_least", 0),
         revoked=bool(node.get("revoked")),
         queue=tuple(contenders),
+    )
+
+
+def _closed(desk: Desk, lease: Seen, closed: Closed, remaining: int, contenders: list[Contender]) -> Record:
+    """Return the last lease on a resource that is closed. Since when it is, for others', the servers' wall clock says."""
+    node = lease.node
+    if own_holding(desk, lease) is None:
+        remaining = max(1, remaining - max(0, desk.clock.wall_us() * MICROSECOND - lease.stat.mtime * MILLISECOND))
+    return Record(
+        resource=node["resource"],
+        holder=lease.holder,
+        token=lease.token,
+        ttl_ns=lease.ttl_ns,
+        remaining_ns=remaining,
+        granted_us=node["granted"],
+        renewed_us=node["granted"],
+        renewals=0,
+        lock_delay_ns=node.get("lock_delay", 0),
+        hold_at_least_ns=node.get("hold_at_least", 0),
+        queue=tuple(contenders),
+        closed=closed,
     )
 
 

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lessor.core.clock import SECOND
+from lessor.core.lease import Closed
 from lessor.stores.zookeeper.layout import priority_of, sequence
 from lessor.stores.zookeeper.wire import ANY_VERSION, Delete, Exists, GetChildren2, GetData, Sync
 
@@ -161,7 +162,9 @@ def closed_for_ns(desk: Desk, lease: Seen, now: int) -> int:
     """Return for how long others are kept out at most: exactly for our own, by what was promised for others'."""
     holding = own_holding(desk, lease)
     if holding is not None:
-        return max(0, holding.free_ns() - now)
+        left = max(0, holding.free_ns() - now)
+        # Somebody may have opened it, for the successor to whom it was handed over.
+        return min(left, int(lease.node["closed"])) if lease.is_closed else left
     return int(lease.node["closed"]) if lease.is_closed else lease.ttl_ns or AS_LONG_AS_ITS_PARENT_NS
 
 
@@ -173,6 +176,20 @@ def held_for_ns(desk: Desk, lease: Seen, now: int) -> int:
     if holding is not None:
         return max(0, holding.until_ns() - now) if holding.ended is None else 0
     return lease.ttl_ns or AS_LONG_AS_ITS_PARENT_NS
+
+
+def closed_by(desk: Desk, lease: Seen, now: int) -> tuple[Closed | None, int]:
+    """Return what keeps everybody out of a resource that nobody holds, and for how long at most.
+
+    That a lease has expired, and its lock delay follows, only its own client knows.
+    """
+    if lease.is_closed:
+        left = closed_for_ns(desk, lease, now) - int(lease.node.get("reserve", 0))
+        return (Closed.HOLD_AT_LEAST, left) if left > 0 else (None, 0)
+    holding = own_holding(desk, lease)
+    if holding is None or holding.ended is not None or not holding.until_ns() <= now < holding.free_ns():
+        return None, 0
+    return Closed.LOCK_DELAY, holding.free_ns() - now
 
 
 def parent_is_gone(desk: Desk, session: Session, lease: Seen) -> Generator[list[Any], list[Any], bool]:

@@ -57,6 +57,7 @@ class ZooKeeperStore:
         not_promised=(
             "a TTL longer than the servers' maxSessionTimeout less a tick (refused), a grace period; "
             "a minimum hold, a lock delay or a handover beyond the end of the client's session; "
+            "to tell other clients a lock delay from a lease that is held; "
             "a soft limit more exact than the hosts' wall clocks agree; a bound on the queue against those who set none"
         ),
         min_ttl_ns=SECOND // 2,

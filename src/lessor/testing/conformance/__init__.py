@@ -5,6 +5,7 @@ One module a promise. A defect found anywhere becomes a case here.
 
 from lessor.testing.conformance.batches import Batches
 from lessor.testing.conformance.cancellation import Cancellation
+from lessor.testing.conformance.closing import Closing
 from lessor.testing.conformance.draining import Draining
 from lessor.testing.conformance.electing import Electing
 from lessor.testing.conformance.ending import Ending
@@ -44,6 +45,7 @@ class StoreConformance(
     Ordering,
     Handover,
     Limits,
+    Closing,
     Family,
     Sessions,
     Several,

@@ -2,7 +2,8 @@
 --
 -- Answers are JSON, one for each operation: [1,token,ttl] granted, [2,by,token,remaining,position] held, [3,ttl] renewed,
 -- [4,reason,remaining] lost, [5,free_in] released, [6,reason] not held, [7,why,detail] refused, [8] locked by somebody.
--- Where there is more to say: [1,token,ttl,state], [2,by,token,remaining,position,refused], [3,ttl,ended].
+-- Where there is more to say: [1,token,ttl,state], [2,by,token,remaining,position,refused], [3,ttl,ended]; where it is
+-- closed: [2,by,token,remaining,position,refused,closed].
 
 -- Whatever the session's default: a grant or renewal that a crash takes back would let two hold it. A release may be lost.
 CREATE OR REPLACE FUNCTION commit_as(lax boolean) RETURNS void LANGUAGE plpgsql AS $$

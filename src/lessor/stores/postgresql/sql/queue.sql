@@ -117,6 +117,19 @@ BEGIN
     RETURN e;
 END $$;
 
+-- Let the turns begin now on a resource that was closed for longer by that much; whose turn it is then has to be called.
+CREATE OR REPLACE FUNCTION bring_forward(e entries, now bigint, earlier bigint) RETURNS entries LANGUAGE plpgsql AS $$
+BEGIN
+    IF e.reserved_for <> '' OR EXISTS (
+        SELECT FROM waiters w
+         WHERE w.namespace = e.namespace AND w.resource = e.resource AND w.lease_id = e.reserved_id AND w.expiry > now
+    ) THEN
+        e.reserved_until := e.reserved_until - earlier;
+        RETURN e;
+    END IF;
+    RETURN reserve(e, NULL, NULL);
+END $$;
+
 -- The call to a waiter; none where there is none, or it has no address.
 CREATE OR REPLACE FUNCTION call_to(w waiters) RETURNS word[] LANGUAGE plpgsql AS $$
 BEGIN
@@ -169,8 +182,9 @@ BEGIN
 END $$;
 
 -- Answer that it can't be had yet and, if asked to, keep or refresh the asker's place.
-CREATE OR REPLACE FUNCTION wait(e entries, o operation, now bigint, by text, free_at bigint, said word[]) RETURNS reply
-LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION wait(
+    e entries, o operation, now bigint, by text, free_at bigint, said word[], closed text DEFAULT ''
+) RETURNS reply LANGUAGE plpgsql AS $$
 DECLARE
     mine waiters;
     queued bigint;
@@ -209,7 +223,9 @@ BEGIN
                reserved_for = e.reserved_for, reserved_state = e.reserved_state
          WHERE t.namespace = e.namespace AND t.resource = e.resource;
     END IF;
-    IF refused THEN
+    IF closed <> '' THEN
+        RETURN ROW(json_build_array(2, by, e.token, free_at - now, ahead, refused, closed), said, NULL)::reply;
+    ELSIF refused THEN
         RETURN ROW(json_build_array(2, by, e.token, free_at - now, ahead, true), said, NULL)::reply;
     END IF;
     RETURN ROW(json_build_array(2, by, e.token, free_at - now, ahead), said, NULL)::reply;

@@ -1,4 +1,4 @@
--- Who holds what: for clients as JSON, and for people as a view. The lease id, which is its secret, is in neither.
+-- Who holds what, and what is closed: for clients as JSON, and for people as a view. The lease id, which is its secret, is in neither.
 
 -- Who waits, in the order of their turns: name, since when and, where it has one, the priority.
 CREATE OR REPLACE FUNCTION queue_of(ns text, name text, now bigint) RETURNS json LANGUAGE plpgsql STABLE AS $$
@@ -10,15 +10,26 @@ BEGIN
           FROM waiters w WHERE w.namespace = ns AND w.resource = name AND w.expiry > now);
 END $$;
 
--- The entry as a record in the order of core/lease.py; NULL: nobody holds it.
+-- The entry as a record in the order of core/lease.py; NULL: it is free.
 CREATE OR REPLACE FUNCTION shown(e entries, now bigint) RETURNS json LANGUAGE plpgsql STABLE AS $$
 DECLARE
     expiry bigint := holds_until(e);
     line json := '[]';
     reserved text;
+    closed text := '';
 BEGIN
     IF e.lease_id = '' OR now >= expiry THEN
-        RETURN NULL;
+        expiry := free_from(e, expiry);
+        IF now >= expiry THEN
+            RETURN NULL;
+        END IF;
+        -- Of a lease that is over, what only mattered while it was held is left out.
+        closed := closed_by(e);
+        e.metadata := '';
+        e.parent := '';
+        e.soft := 0;
+        e.grace := 0;
+        e.revoked := false;
     END IF;
     IF e.waiting THEN
         line := queue_of(e.namespace, e.resource, now);
@@ -28,7 +39,7 @@ BEGIN
     END IF;
     RETURN json_build_array(
         e.resource, e.holder, e.token, e.ttl, expiry - now, e.granted, e.renewed, e.renewals, e.metadata, e.parent,
-        e.parent_token, e.soft, e.grace, e.lock_delay, e.hold_at_least, e.revoked, reserved, line);
+        e.parent_token, e.soft, e.grace, e.lock_delay, e.hold_at_least, e.revoked, reserved, closed, line);
 END $$;
 
 CREATE OR REPLACE FUNCTION read(ns text, names json) RETURNS json

@@ -24,6 +24,16 @@ BEGIN
     END LOOP;
 END $$;
 
+-- When others may acquire what nobody holds; `over` is when the lease ends or ended.
+CREATE OR REPLACE FUNCTION free_from(e entries, over bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN e.lease_id = '' THEN over ELSE over + e.lock_delay END
+$$;
+
+-- What keeps everybody out of a resource that nobody holds and that isn't free yet.
+CREATE OR REPLACE FUNCTION closed_by(e entries) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN e.lease_id = '' THEN 'hold_at_least' ELSE 'lock_delay' END
+$$;
+
 CREATE OR REPLACE FUNCTION event(kind text, e entries, now bigint, ttl bigint) RETURNS word LANGUAGE sql AS $$
     SELECT ROW('', '', json_build_array(kind, e.resource, e.token, e.holder, now, ttl))::word
 $$;
@@ -68,7 +78,7 @@ BEGIN
            reserved_state = e.reserved_state, state = '', children_ended = 0
      WHERE t.namespace = e.namespace AND t.resource = e.resource;
     IF watched THEN
-        said := said || event(kind, e, now, 0);
+        said := said || event(kind, e, now, free_at - now);
     END IF;
     RETURN said;
 END $$;
@@ -212,7 +222,7 @@ BEGIN
         RETURN answer('4', '"released"', '0');
     END IF;
     expiry := CASE WHEN e.parent = '' THEN e.expiry ELSE holds_until(e) END;
-    free_at := expiry;
+    free_at := free_from(e, expiry);
     IF e.lease_id <> '' THEN
         IF now < expiry THEN
             IF e.lease_id = o.lease_id THEN
@@ -227,10 +237,9 @@ BEGIN
             -- Its own grant has run out: a request that was that late must not start a second turn by itself.
             RETURN answer('4', '"expired"', '0');
         END IF;
-        free_at := expiry + e.lock_delay;
     END IF;
     IF now < free_at THEN
-        RETURN wait(e, o, now, e.holder, free_at, NULL);
+        RETURN wait(e, o, now, e.holder, free_at, NULL, closed_by(e));
     END IF;
     IF e.waiting THEN
         e := settle(e, free_at, now, o.lease_id);
@@ -316,7 +325,7 @@ BEGIN
     IF e.waiting AND EXISTS (
         SELECT FROM waiters w WHERE w.namespace = e.namespace AND w.resource = e.resource AND w.lease_id = o.lease_id
     ) THEN
-        free_at := CASE WHEN e.lease_id = '' THEN expiry ELSE expiry + e.lock_delay END;
+        free_at := free_from(e, expiry);
         IF now >= free_at THEN
             e := settle(e, free_at, now, '');
             unsaid := o.lease_id;
@@ -344,14 +353,37 @@ BEGIN
     RETURN answer('6', '"not held"');
 END $$;
 
+-- Open a resource that nobody holds. A lock delay protects what can't check tokens: it takes force to end it.
+CREATE OR REPLACE FUNCTION reopen(e entries, o operation, now bigint, free_at bigint, watched boolean) RETURNS reply
+LANGUAGE plpgsql AS $$
+DECLARE
+    before entries := e;
+    said word[];
+BEGIN
+    IF closed_by(e) = 'lock_delay' AND NOT o.flag THEN
+        RETURN ROW(json_build_array(2, e.holder, e.token, free_at - now, 0, false, closed_by(e)), NULL, NULL)::reply;
+    END IF;
+    IF e.waiting THEN
+        e := bring_forward(e, now, free_at - now);
+        said := call_of(before, e);
+        IF e.reserved_for <> '' THEN
+            said := said || call_of_first(e, now);
+        END IF;
+    END IF;
+    RETURN ROW('[5,0]', said || finish(e, NULL, now, 'revoked', now, watched), NULL)::reply;
+END $$;
+
 CREATE OR REPLACE FUNCTION revoke_one(e entries, o operation, now bigint, watched boolean) RETURNS reply
 LANGUAGE plpgsql AS $$
 DECLARE
     expiry bigint := holds_until(e);
+    free_at bigint := free_from(e, expiry);
     said word[];
 BEGIN
-    IF e.lease_id = '' OR now >= expiry OR o.token <> e.token THEN
+    IF now >= free_at OR o.token <> e.token THEN
         RETURN answer('6', '"not held"');
+    ELSIF e.lease_id = '' OR now >= expiry THEN
+        RETURN reopen(e, o, now, free_at, watched);
     END IF;
     IF o.flag THEN
         said := tell_of_the_end(e) || finish(e, o, now, 'revoked', now, watched);
