@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import signal
 from typing import TYPE_CHECKING
@@ -51,6 +52,43 @@ def test_show_tells_who_holds_and_who_waits(cli: Cli) -> None:
     done = cli("show", "x")
     assert (done.returncode, done.stdout) == (1, "x is free\n")
     assert json.loads(cli("show", "x", "--json").stdout) == {"resource": "x", "held": False}
+
+
+def test_what_is_closed_after_a_release_is_shown_and_can_be_opened(cli: Cli) -> None:
+    with cli.client(holder="me") as client:
+        lease = client.acquire("x", ttl=30, hold_at_least=60)
+        lease.release()
+        done = cli("show", "x")
+        assert done.returncode == 1  # nobody holds it
+        assert f"\nlast holder\tme\ntoken\t{lease.token}\n" in done.stdout
+        assert re.search(
+            r"^closed\tuntil .* \(in .*\): released within its hold_at_least of 1m00s$", done.stdout, re.MULTILINE
+        )
+        found = json.loads(cli("show", "x", "--json").stdout)
+        assert (found["held"], found["closed"], found["holder"]) == (False, "hold_at_least", "me")
+        assert cli("ls").stdout.endswith("closed: hold_at_least\n")
+        refused = cli("run", "-n", "x", "--", "true")
+        assert refused.returncode == 75
+        assert "'x' is closed for another" in refused.stderr
+        assert "unless renewed" not in refused.stderr
+        assert cli("revoke", "x").stdout == "x is free now: it was closed\n"
+        assert cli("run", "-n", "x", "--", "true").returncode == 0
+
+
+def test_only_force_opens_what_is_closed_by_a_lock_delay_and_it_warns(cli: Cli) -> None:
+    with cli.client(holder="me") as client:
+        lease = client.acquire("x", ttl=0.2, max_hold=0.2, lock_delay=60)
+        until(lambda: (record := client.get("x")) and record.closed, "the lock delay")
+        assert "expired, and its lock_delay of 1m00s follows" in cli("show", "x").stdout
+        refused = cli("revoke", "x")
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert "lock_delay" in refused.stderr
+        assert "--force opens it" in refused.stderr
+        assert json.loads(cli("revoke", "x", "--json").stdout)["closed"] == "lock_delay"
+        forced = cli("revoke", "--force", "x")
+        assert forced.stdout == "x is free now: it was closed\n"
+        assert f"lock_delay of me's lease (token {lease.token})" in forced.stderr
+        assert client.get("x") is None
 
 
 def test_contenders_are_shown_in_the_order_of_their_turns(cli: Cli) -> None:

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lessor.core.clock import SECOND
-from lessor.core.lease import Record
+from lessor.core.lease import Closed, Record
 from lessor.core.ops import Event, EventKind
 from lessor.core.watching import Watching
 from tests.core.virtual_table import MS, TTL, World
@@ -54,6 +54,42 @@ def test_a_renewed_lease_is_looked_at_again_later() -> None:
     watching.heard(event(G, 1, ttl=10), 0)
     assert watching.looked("r", record(1, remaining=8), 10, 77) == []
     assert watching.next_look() == 18
+
+
+def test_what_is_closed_after_a_release_is_followed_until_it_opens() -> None:
+    watching = Watching()
+    watching.heard(event(G, 1, ttl=10), 0)
+    assert told(watching.heard(event(R, 1, ttl=60), 5)) == [(R, 1)]
+    assert watching.next_look() == 65
+    assert told(watching.heard(event(V, 1), 20)) == [(V, 1)]
+    assert watching.next_look() is None
+
+
+def test_what_opens_by_itself_is_no_news() -> None:
+    watching = Watching()
+    watching.heard(event(G, 1, ttl=10), 0)
+    watching.heard(event(R, 1, ttl=60), 5)
+    assert watching.looked("r", None, 65, 77) == []
+    assert watching.next_look() is None
+    watching.heard(event(G, 2, ttl=10), 70)
+    watching.heard(event(R, 2, ttl=60), 71)
+    assert told(watching.heard(event(G, 3, ttl=10), 140)) == [(G, 3)]
+
+
+def test_an_expiry_that_a_lock_delay_follows_is_told_once() -> None:
+    watching = Watching()
+    watching.heard(event(G, 1, ttl=10), 0)
+    closed = record(1, remaining=60)._replace(closed=Closed.LOCK_DELAY)
+    assert told(watching.looked("r", closed, 10, 77)) == [(X, 1)]
+    assert watching.looked("r", closed._replace(remaining_ns=1), 69, 77) == []
+    assert told(watching.heard(event(V, 1), 69)) == [(V, 1)]
+
+
+def test_what_was_closed_before_is_no_news() -> None:
+    watching = Watching()
+    closed = record(1, remaining=60)._replace(closed=Closed.HOLD_AT_LEAST)
+    assert watching.resync([closed], 0, 77) == []
+    assert told(watching.looked("r", record(2), 70, 77)) == [(G, 2)]
 
 
 def test_a_look_that_finds_the_next_lease_tells_both() -> None:

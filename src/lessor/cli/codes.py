@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 NOTHING: Final = 1
-"""``show`` and ``revoke``: nobody holds it. ``sim``: an invariant was broken."""
+"""``show``: nobody holds it. ``revoke``: nothing was ended or opened. ``sim``: an invariant was broken."""
 USAGE: Final = 64
 UNAVAILABLE: Final = 69
 """The store can't be reached, or didn't answer in time."""

@@ -55,7 +55,11 @@ def make_parser() -> Parser:
     )
     how = _add_json(ls).add_mutually_exclusive_group()
     how.add_argument("--names", action="store_true", help="print the resources' names and nothing else")
-    show = _add(nouns, "show", "show who holds a resource, and who waits for it; exit code 1: nobody holds it")
+    show = _add(
+        nouns,
+        "show",
+        "show who holds a resource or why it is closed, and who waits for it; exit code 1: nobody holds it",
+    )
     show.add_argument("resource", metavar=RESOURCE, type=words)
     _add_json(show)
     contenders = _add(nouns, "contenders", "show who waits for a resource, in the order of their turns")
@@ -66,10 +70,16 @@ def make_parser() -> Parser:
         "prefix", metavar=PREFIX, nargs="?", default="", type=words, help="only resources that start with it"
     )
     _add_json(watch)
-    revoke = _add(nouns, "revoke", "end somebody's lease at the expiry already promised; exit code 1: nobody holds it")
+    revoke = _add(
+        nouns,
+        "revoke",
+        "end a lease at the expiry already promised, or open a closed resource; exit code 1: nothing changed",
+    )
     revoke.add_argument("resource", metavar=RESOURCE, type=words)
     revoke.add_argument(
-        "--force", action="store_true", help="end it now: until the holder hears of it, only its token keeps it out"
+        "--force",
+        action="store_true",
+        help="end the lease, or a lock delay, now: from then on, only fencing tokens keep the last holder's writes out",
     )
     _add_json(revoke)
     migrate = _add(nouns, "migrate", "make or update the schema that a database keeps leases in")

@@ -1,13 +1,14 @@
-"""``lessor ls``, ``show`` and ``contenders``: who holds what, and who waits. It was so when the store answered."""
+"""``lessor ls``, ``show`` and ``contenders``: who holds what, what is closed, and who waits, when the store answered."""
 
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from lessor.cli.codes import NOTHING
 from lessor.cli.durations import shown
-from lessor.cli.screen import Cell, Screen, ago, clock_time, plain
+from lessor.cli.screen import Cell, Screen, ago, clock_time, now, plain
 from lessor.client.sync import Client
 
 if TYPE_CHECKING:
@@ -40,13 +41,23 @@ def show(args: argparse.Namespace) -> int:
         record = client.get(args.resource)
     screen = Screen()
     if args.json:
-        found = {"resource": args.resource, "held": False} if record is None else {**record.as_dict(), "held": True}
+        found = {"resource": args.resource} if record is None else record.as_dict()
+        found["held"] = record is not None and record.closed is None
         screen.line(json.dumps(found, indent=2, ensure_ascii=False))
     elif record is None:
         screen.line(f"{plain(args.resource)} is {screen.paint('free', 'green')}")
     else:
         _print(screen, record)
-    return NOTHING if record is None else 0
+    return NOTHING if record is None or record.closed else 0
+
+
+def why_closed(record: Record) -> str:
+    """Return why nobody can acquire a resource that nobody holds."""
+    if record.closed == "hold_at_least":
+        asked = f" of {shown(record.hold_at_least)}" if record.hold_at_least else ""
+        return f"released within its hold_at_least{asked}"
+    asked = f" of {shown(record.lock_delay)}" if record.lock_delay else ""
+    return f"expired, and its lock_delay{asked} follows"
 
 
 def contenders(args: argparse.Namespace) -> int:
@@ -75,6 +86,8 @@ def contenders(args: argparse.Namespace) -> int:
 
 
 def _note(record: Record) -> str:
+    if record.closed:
+        return f"closed: {record.closed}"
     if record.revoked:
         return "revoked"
     return f"reserved for {record.reserved_for}" if record.reserved_for else ""
@@ -85,9 +98,9 @@ def _row(record: Record) -> list[Cell]:
         Cell(record.resource, "cyan"),
         Cell(record.holder),
         Cell(record.token, "dim"),
-        Cell(shown(record.remaining), "yellow" if record.revoked else "green", right=True),
+        Cell(shown(record.remaining), "yellow" if record.revoked or record.closed else "green", right=True),
         Cell(shown(record.ttl), right=True),
-        Cell(ago(record.granted), right=True),
+        Cell("" if record.closed else ago(record.granted), right=True),
         Cell(len(record.queue), *(["magenta"] if record.queue else ["dim"]), right=True),
         Cell(_note(record), "yellow"),
     ]
@@ -103,6 +116,10 @@ def _print(screen: Screen, record: Record) -> None:
         ("granted", f"{clock_time(record.granted)} ({ago(record.granted)} ago)"),
         ("renewals", f"{record.renewals}"),
     ]
+    if record.closed:
+        opens = clock_time(now() + timedelta(seconds=record.remaining))
+        text = f"until {opens} (in {shown(record.remaining)}): {why_closed(record)}"
+        fields[1:4] = [("closed", screen.paint(text, "yellow")), ("last holder", plain(record.holder)), fields[2]]
     if record.revoked:
         fields[3] = ("ends in", screen.paint(f"{shown(record.remaining)}: revoked, not renewed any more", "yellow"))
     if record.parent:

@@ -7,6 +7,7 @@ import select
 import sys
 from typing import TYPE_CHECKING, Final
 
+from lessor.cli.durations import shown
 from lessor.cli.screen import Screen, clock_time, pad, plain
 from lessor.client.sync import Client
 from lessor.core.ops import EventKind
@@ -47,9 +48,9 @@ def _line(screen: Screen, event: Event) -> str:
         return "\t".join((iso(event.at), kind, resource, str(event.token), holder))
     time = screen.paint(clock_time(event.at)[11:], "dim")
     word = screen.paint(kind.ljust(8), STYLE[event.kind])
-    return (
-        f"{time}  {word}  {screen.paint(pad(resource, 24), 'cyan')}  {screen.paint(str(event.token), 'dim')}  {holder}"
-    )
+    closed = screen.paint(f"  closed for {shown(event.closed_for)}", "yellow") if event.closed_for else ""
+    token = screen.paint(str(event.token), "dim")
+    return f"{time}  {word}  {screen.paint(pad(resource, 24), 'cyan')}  {token}  {holder}{closed}"
 
 
 def _require_reader() -> None:
