@@ -6,13 +6,12 @@ READY  := $(VENV)/.ready
 PEERS  := $(VENV)/.peers
 FUZZER := $(VENV)/.fuzzer
 SITE   := $(VENV)-site
-ROUNDS ?= 1
 
-.PHONY: help demo test variants proof chaos sim fuzz lint bench docs picture site clean
+.PHONY: help demo test test-all soak variants proof chaos sim fuzz lint bench docs picture site clean
 .DEFAULT_GOAL := help
 
 help:            ## show what there is
-	@grep -hE '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s "$$(printf '\t')"
+	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s "$$(printf '\t')"
 
 NEEDED := $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: make PYTHON=python3.12 ..." >&2; exit 1; }
 
@@ -27,23 +26,29 @@ demo:            ## three workers, one job, a kill and a pause: who holds what, 
 	@$(NEEDED)
 	@PYTHONPATH=src $(PYTHON) -m lessor demo $(ARGS)
 
-test: lint       ## all checks and tests; installs the packages that these need
+test: lint       ## what every change has to pass: linters and tests; installs the packages that these need (7 min)
 	@tests/install-packages
-	$(BIN)/python -m pytest -n 8 --dist loadfile -m 'not (heavy or alone or chaos or variant)'
-	$(BIN)/python -m pytest -n 3 --dist loadfile -m heavy
-	$(BIN)/python -m pytest -m alone
+	@$(BIN)/python -m tests.run test $(ARGS)
 
-variants: $(READY) ## all cases on other deployments of the stores: Sentinel, Cluster, PgBouncer, three nodes, five (15 min)
+test-all: lint   ## what a release has to pass: every case on every store and deployment, and the proofs in full (hours)
 	@tests/install-packages
-	$(BIN)/python -m pytest -n 6 --dist loadfile -m variant
+	@$(BIN)/python -m tests.run all $(ARGS)
+
+soak: $(READY)   ## the tests beside busy loops on all processors, ROUNDS=10 times; goes on where it was stopped
+	@tests/install-packages
+	@$(BIN)/python -m tests.soak $(or $(ROUNDS),10) $(ARGS)
+
+variants: $(READY) ## all cases on other deployments of the stores: Sentinel, Cluster, PgBouncer, three nodes, five
+	@tests/install-packages
+	@$(BIN)/python -m tests.run variants $(ARGS)
 
 proof: $(READY)  ## the long proofs in full: twenty times as many examples and interleavings as in 'test'
 	@tests/install-packages
-	LESSOR_SCALE=1 $(BIN)/python -m pytest -n 3 --dist loadfile -m heavy
+	@$(BIN)/python -m tests.run proof $(ARGS)
 
 chaos: $(READY)  ## elections and restarts by the hundred, large sessions, long queues; writes their tables (25 min; ROUNDS=0.1 for less)
 	@tests/install-packages
-	LESSOR_MEASURED=docs/benchmarks/patterns.json LESSOR_CHAOS=$(ROUNDS) $(BIN)/python -m pytest -s -m chaos; \
+	LESSOR_MEASURED=docs/benchmarks/patterns.json LESSOR_CHAOS=$(or $(ROUNDS),1) $(BIN)/python -m pytest -s -m chaos; \
 	    failed=$$?; $(BIN)/python -m tests.measured; exit $$failed
 
 sim: $(READY)    ## the cluster's protocol in 100,000 simulated worlds (an hour on two cores); ARGS='--seeds 5000' for less
@@ -87,4 +92,4 @@ site: $(SITE)    ## the documentation as a site, in the folder 'site'; fails on 
 	@$(SITE)/bin/python docs/site.py
 
 clean:           ## remove what make made
-	rm -rf $(VENV) $(SITE) site dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(SITE) site dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .soak

@@ -297,9 +297,7 @@ def test_the_suite_catches(name: str, tmp_path: Path) -> None:
         "-q",
         "-p",
         "no:cacheprovider",
-        "-p",
-        "no:rerunfailures",
-        "--timeout=30",
+        "--time-limit=30",
         "--assert=plain",  # to explain how two long stories differ would take longer than to tell them
         "-k",
         cases,
