@@ -5,21 +5,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
-from lessor.testing import Harness
-from lessor.testing.conformance.batches import Batches
-from lessor.testing.conformance.closing import Closing
-from lessor.testing.conformance.ending import Ending
-from lessor.testing.conformance.exclusion import Exclusion
-from lessor.testing.conformance.family import Family
-from lessor.testing.conformance.grace import Grace
-from lessor.testing.conformance.handover import Handover
-from lessor.testing.conformance.limits import Limits
-from lessor.testing.conformance.naming import Naming
-from lessor.testing.conformance.ordering import Ordering
-from lessor.testing.conformance.queueing import Queueing
-from lessor.testing.conformance.tokens import Tokens
-from lessor.testing.conformance.waiting import Waiting
-from lessor.testing.conformance.watching import Watching
+from lessor.testing import Harness, StoreCases
 from tests.servers.etcd import EtcdServer, etcd_server
 
 if TYPE_CHECKING:
@@ -59,24 +45,5 @@ def server() -> Iterator[EtcdServer]:
         yield server
 
 
-class WhatALeaseIs(
-    Exclusion,
-    Tokens,
-    Grace,
-    Ending,
-    Waiting,
-    Queueing,
-    Ordering,
-    Handover,
-    Limits,
-    Closing,
-    Family,
-    Watching,
-    Batches,
-    Naming,
-):
-    """The first half of all cases. The others, about time, faults and processes, take as long, in another file."""
-
-
-class TestEtcd(WhatALeaseIs):
+class TestEtcd(StoreCases):
     harness = EtcdHarness

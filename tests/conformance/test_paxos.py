@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
-from lessor.testing import Harness, StoreConformance
+from lessor.testing import Harness, StoreCases
 from tests.servers.paxos import PaxosCluster, paxos_cluster
 
 if TYPE_CHECKING:
@@ -46,5 +46,5 @@ def cluster() -> Iterator[PaxosCluster]:
         yield cluster
 
 
-class TestPaxos(StoreConformance):
+class TestPaxos(StoreCases):
     harness = PaxosHarness

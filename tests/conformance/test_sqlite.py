@@ -4,7 +4,7 @@ import contextlib
 import sqlite3
 from typing import TYPE_CHECKING
 
-from lessor.testing import Harness, StoreConformance
+from lessor.testing import Harness, StoreCases
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,5 +30,5 @@ class SqliteHarness(Harness):
             db.execute("ROLLBACK")
 
 
-class TestSqlite(StoreConformance):
+class TestSqlite(StoreCases):
     harness = SqliteHarness

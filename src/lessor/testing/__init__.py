@@ -14,8 +14,8 @@ Needs pytest: ``pip install 'lessor[testing]'``. Nothing here is imported by the
 """
 
 from lessor.testing.clock import FakeClock
-from lessor.testing.conformance import StoreConformance
+from lessor.testing.conformance import PatternCases, StoreCases, StoreConformance
 from lessor.testing.faults import FaultyStore
 from lessor.testing.harness import Harness
 
-__all__ = ["FakeClock", "FaultyStore", "Harness", "StoreConformance"]
+__all__ = ["FakeClock", "FaultyStore", "Harness", "PatternCases", "StoreCases", "StoreConformance"]

@@ -1,6 +1,12 @@
-"""The definition of a store: every case here passes on every store, through both faces.
+"""The definition of a store: every case here passes on every store, through the sync and the async client.
 
-One module a promise. A defect found anywhere becomes a case here.
+There are two halves. `StoreCases` are about what a store itself decides: who holds what, with which token, until when,
+in which order, and what is pushed. `PatternCases` are about what the clients make of a store's operations: sessions,
+several resources at once, semaphores, re-entry, elections, draining, singletons, and what users are shown. A store that passes the first half
+rarely fails the second, so that a project with many stores may run the second half on some of them at each change, and
+on all of them before a release. `StoreConformance` is both.
+
+One module per promise. A defect found anywhere becomes a case here.
 """
 
 from lessor.testing.conformance.batches import Batches
@@ -33,7 +39,7 @@ from lessor.testing.conformance.waiting import Waiting
 from lessor.testing.conformance.watching import Watching
 
 
-class StoreConformance(
+class StoreCases(
     Exclusion,
     Tokens,
     Renewing,
@@ -47,23 +53,22 @@ class StoreConformance(
     Limits,
     Closing,
     Family,
-    Sessions,
-    Several,
-    Semaphores,
-    Reentry,
-    Electing,
-    Draining,
-    Singletons,
-    Showing,
     Watching,
-    Stopping,
     Cancellation,
     Silence,
     Batches,
     Naming,
     Processes,
 ):
+    """What a store decides. Set ``harness`` in a subclass whose name starts with ``Test``."""
+
+
+class PatternCases(Sessions, Several, Semaphores, Reentry, Electing, Draining, Singletons, Stopping, Showing):
+    """What the clients make of a store's operations."""
+
+
+class StoreConformance(StoreCases, PatternCases):
     """All cases. Set ``harness`` in a subclass whose name starts with ``Test``."""
 
 
-__all__ = ["StoreConformance"]
+__all__ = ["PatternCases", "StoreCases", "StoreConformance"]

@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.conformance.zookeeper_cases import OverTime, ZooKeeperHarness
+from lessor.testing import PatternCases
+from tests.conformance.test_zookeeper import ZooKeeperHarness
 from tests.servers.zookeeper import ZooKeeperServer, zookeeper_server
 
 if TYPE_CHECKING:
@@ -18,5 +19,5 @@ def place() -> Iterator[ZooKeeperServer]:
         yield place
 
 
-class TestZooKeeperOverTime(OverTime):
-    pass
+class TestPatternsOnZooKeeper(PatternCases):
+    harness = ZooKeeperHarness

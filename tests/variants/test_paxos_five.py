@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from lessor.stores.base import Store
 
-pytestmark = pytest.mark.variant
-
 
 class FiveHarness(PaxosHarness):
     def collect(self, store: Store) -> None:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
-from tests.conformance.test_etcd import EtcdHarness, WhatALeaseIs
+from lessor.testing import PatternCases, StoreCases
+from tests.conformance.test_etcd import EtcdHarness
 from tests.servers.etcd import EtcdCluster, etcd_cluster, newer_etcd
 
 if TYPE_CHECKING:
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from lessor.stores.base import Store
-
-pytestmark = pytest.mark.variant
 
 
 class ClusterHarness(EtcdHarness):
@@ -39,5 +38,16 @@ def cluster() -> Iterator[EtcdCluster]:
         yield cluster
 
 
-class TestEtcdCluster(WhatALeaseIs):
+class PatternsHarness(ClusterHarness):
+    @property
+    def steady(self) -> float:
+        """A batch under one lease is taken one by one, with three disks' agreement each: it takes seconds under load."""
+        return 6.0
+
+
+class TestEtcdCluster(StoreCases):
     harness = ClusterHarness
+
+
+class TestPatternsOnEtcdCluster(PatternCases):
+    harness = PatternsHarness

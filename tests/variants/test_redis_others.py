@@ -13,8 +13,6 @@ from tests.servers.redis import oldest_redis, redis_server, valkey
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = pytest.mark.variant
-
 
 class OldestRedisHarness(RedisHarness):
     pass

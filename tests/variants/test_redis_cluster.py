@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from tests.servers.redis import RedisServer
 
-pytestmark = pytest.mark.variant
-
 
 class ClusterHarness(RedisHarness):
     cluster: ClassVar[Cluster]

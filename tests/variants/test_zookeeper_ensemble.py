@@ -1,16 +1,17 @@
+"""Three servers."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.conformance.zookeeper_cases import OverTime, ZooKeeperHarness
+from lessor.testing import StoreConformance
+from tests.conformance.test_zookeeper import ZooKeeperHarness
 from tests.servers.zookeeper import Ensemble, ensemble
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-pytestmark = pytest.mark.variant
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -20,5 +21,5 @@ def place() -> Iterator[Ensemble]:
         yield place
 
 
-class TestZooKeeperEnsembleOverTime(OverTime):
-    pass
+class TestZooKeeperEnsemble(StoreConformance):
+    harness = ZooKeeperHarness

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from tests.servers.redis import RedisServer
 
-pytestmark = pytest.mark.variant
-
 FAILOVERS = (40, 110)
 """Before which tests the servers fail over."""
 
