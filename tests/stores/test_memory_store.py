@@ -87,7 +87,7 @@ def test_a_url_is_taken_apart() -> None:
         ("memory://a#", "%23"),
         ("memory://a?namespace=a&namespace=b", "twice"),
         ("memory://a?namespace", "can't be read"),
-        ("memory://a?namespce=x", "no option like number 1 .*it has: namespace"),
+        ("memory://a?namespce=x", "no option 'namespce', did you mean 'namespace'.; there are: namespace"),
         ("memory://a?namespace=", "1 to 64"),
         ("memory://a?namespace=a/b", "1 to 64"),
         ("memory://a?namespace=" + "x" * 65, "1 to 64"),

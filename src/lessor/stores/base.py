@@ -6,6 +6,8 @@ raises for what goes wrong with a server: it answers `Unknown` for each operatio
 
 from __future__ import annotations
 
+import os
+import re
 from enum import Flag, auto
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, runtime_checkable
 
@@ -171,6 +173,10 @@ class Migrating(Protocol):
         ...
 
 
+WAYS: Final = ("file", "env")
+"""Where a secret may be instead of in the URL: ``password_file=PATH``, ``password_env=VARIABLE``."""
+_SECRET: Final = re.compile("pass|pwd|secret|token|key", re.IGNORECASE)
+_WORD: Final = re.compile("[a-z]+(_[a-z]+)*")
 ESCAPE: Final = "escape @ : / ? # & in a password as %40 %3A %2F %3F %23 %26"
 
 
@@ -212,14 +218,58 @@ class StoreURL(NamedTuple):
             raise ConfigError(f"the {scheme}:// URL says an option twice")
         return cls(parts.scheme.lower(), parts.netloc, unquote(parts.path), dict(pairs))
 
-    def only(self, *known: str) -> None:
-        """Refuse options other than these."""
-        for number, name in enumerate(self.options, 1):
+    def only(self, *known: str, secrets: Sequence[str] = ()) -> None:
+        """Refuse options other than these, and those that say where one of the secrets is."""
+        known = (*known, *(f"{name}_{way}" for name in secrets for way in WAYS))
+        for name in self.options:
             if name not in known:
-                options = ", ".join(sorted(known))
-                raise ConfigError(
-                    f"{self.scheme}:// has no option like number {number} in its URL; it has: {options} ({ESCAPE})"
-                )
+                raise self.unknown(name, known)
+
+    def unknown(self, name: str, known: Sequence[str], *, also: str = "") -> ConfigError:
+        """Return the error for an option that doesn't exist. Its name is shown unless it may be part of a secret."""
+        from difflib import get_close_matches  # noqa: PLC0415 - for errors only
+
+        names = list(self.options)
+        there_are = f"there are: {also or ', '.join(sorted(known))}"
+        # An unescaped ? or & in a password makes options of the rest of it. Then an @ follows, or a password precedes.
+        before = names[: names.index(name)]
+        suspicious = any("@" in part for pair in self.options.items() for part in pair) or any(
+            map(_SECRET.search, before)
+        )
+        if suspicious or not _WORD.fullmatch(name):
+            return ConfigError(
+                f"{self.scheme}:// has no option like no. {len(before) + 1} of the URL; {there_are} ({ESCAPE})"
+            )
+        near = get_close_matches(name, known, 1)
+        return ConfigError(
+            f"{self.scheme}:// has no option {name!r}{f', did you mean {near[0]!r}?' if near else ''}; {there_are}"
+        )
+
+    def secret(self, name: str, given: str = "") -> str:
+        """Return a secret: from the URL itself, or from the file or environment variable that an option names.
+
+        What the option says is not repeated in an error: it may be the secret itself, by mistake.
+        """
+        ways = [option for option in (f"{name}_{way}" for way in WAYS) if option in self.options]
+        if len(ways) + bool(given) > 1:
+            also = f"{name} and " if given else ""
+            raise ConfigError(f"the {self.scheme}:// URL has several passwords: {also}{' and '.join(ways)}")
+        if not ways:
+            return given
+        option = ways[0]
+        try:
+            found = (_from_file if option.endswith("_file") else _from_environment)(self.options[option])
+        except (OSError, ValueError, KeyError) as error:
+            why = getattr(error, "strerror", None) or error.args[-1]
+            raise ConfigError(f"the {self.scheme}:// URL's {option} can't be used: {why}") from None
+        if not found:
+            raise ConfigError(f"the {self.scheme}:// URL's {option} can't be used: it is empty")
+        return found
+
+    def with_secrets(self, *names: str) -> dict[str, str]:
+        """Return the options, with these secrets in them wherever they came from."""
+        found = {name: self.secret(name, self.options.get(name, "")) for name in names}
+        return self.options | {name: secret for name, secret in found.items() if secret}
 
     @property
     def namespace(self) -> str:
@@ -235,3 +285,15 @@ class StoreURL(NamedTuple):
         from urllib.parse import quote  # noqa: PLC0415 - as above
 
         return quote(text, safe="/")
+
+
+def _from_file(path: str) -> str:
+    with open(path, encoding="utf-8") as file:
+        return file.read(65536).rstrip("\r\n")
+
+
+def _from_environment(name: str) -> str:
+    found = os.environ.get(name)
+    if found is None:
+        raise KeyError("there is no such environment variable")
+    return found

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from lessor.stores.base import StoreURL
 
+PLAIN_TEXT: Final = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "UNKNOWN_PROTOCOL")
+"""Reasons of OpenSSL's for an answer that is not TLS."""
 TLS_OPTIONS: Final = ("ca", "cert", "key", "verify")
 """What `tls_context` goes by."""
 
@@ -27,7 +29,7 @@ class Node(NamedTuple):
 
 
 def servers(url: StoreURL, default_port: int) -> tuple[list[Node], str, str]:
-    """Return the servers that the URL names, separated by commas, the user and the password."""
+    """Return the servers that the URL names, separated by commas, the user and the password, wherever that is."""
     from urllib.parse import unquote, urlsplit  # noqa: PLC0415 - as in StoreURL
 
     login, _, named = url.netloc.rpartition("@")
@@ -42,7 +44,7 @@ def servers(url: StoreURL, default_port: int) -> tuple[list[Node], str, str]:
             raise ConfigError(f"the {url.scheme}:// URL has a server without a name")
         nodes.append(Node(unquote(parts.hostname or "localhost"), port or default_port))
     user, _, password = login.partition(":")
-    return nodes, unquote(user), unquote(password)
+    return nodes, unquote(user), url.secret("password", unquote(password))
 
 
 def tls_context(options: dict[str, str]) -> ssl.SSLContext:
@@ -62,3 +64,10 @@ def tls_context(options: dict[str, str]) -> ssl.SSLContext:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context
+
+
+def no_handshake(error: OSError) -> str:
+    """Return why a TLS handshake failed. A server that doesn't speak TLS closes, is silent, or answers in plain text."""
+    reason = getattr(error, "reason", None) or ""
+    plain = isinstance(error, (TimeoutError, ConnectionError)) or "EOF" in reason or reason in PLAIN_TEXT
+    return f"doesn't answer in TLS: is this a port without TLS? ({error})" if plain else f"fails in TLS: {error}"

@@ -45,7 +45,7 @@ def ask(url: str, timeout: float = 5) -> Outcome:
         ("etcd://a:99999", "port"),
         ("etcd://a,,b", "without a name"),
         ("etcd://user@a", "without a password"),
-        ("etcd://a?ca=x", "no option like number 1"),
+        ("etcd://a?ca=x", "no option 'ca'; there are: namespace, password_env, password_file"),
         ("etcds://a?ca=/no/such/file", "certificates"),
         ("etcds://a?verify=perhaps", "true or false"),
     ],
@@ -380,3 +380,15 @@ def test_threads_about_one_resource(open_store: Callable[[], EtcdStore]) -> None
         threads = [Thread(lambda n=n: ask_once(n)) for n in range(8)]  # type: ignore[misc]
         outcomes = [thread.result(30) for thread in threads]
         assert sum(isinstance(outcome, Granted) for outcome in outcomes) == 1
+
+
+def test_a_password_from_the_environment(guarded: EtcdServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ETCD_PASSWORD", "se%cret")
+    with Client(guarded.url.replace("//", "//me@") + "?password_env=ETCD_PASSWORD") as client:
+        client.acquire("by environment", ttl=5).release()
+
+
+def test_tls_to_a_port_without_tls_says_so(guarded: EtcdServer) -> None:
+    answer = ask(guarded.url.replace("etcd://", "etcds://"))
+    assert isinstance(answer, Unknown)
+    assert "doesn't answer in TLS: is this a port without TLS?" in str(answer.error)

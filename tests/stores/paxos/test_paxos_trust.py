@@ -131,7 +131,7 @@ def test_the_url_that_is_shown_has_no_secret() -> None:
         ("paxos://h1,h2,h3/path", "has no path"),
         ("paxos://me:secret@h1", "has no users"),
         ("paxos://:short@h1", "has 5 bytes"),
-        ("paxos://h1?ca=x", "has no option like number 1"),
+        ("paxos://h1?ca=x", "has no option 'ca'; there are: namespace, secret_env, secret_file"),
         ("paxos://h1?secret_file=/nowhere", "can't be read"),
         ("paxoss://h1?ca=/nowhere", "certificates can't be used"),
     ],
@@ -151,3 +151,18 @@ def test_a_url_that_names_too_few_nodes_is_refused() -> None:
         with Client(twice, timeout=3) as client:
             client.try_acquire("job", ttl=5)  # two of three are there, and counted as two
         assert "h1" not in str(error)
+
+
+def test_tls_to_nodes_without_tls_says_so() -> None:
+    with paxos_cluster(1) as plain:
+        error = refusal(plain.url.replace("paxos://", "paxoss://"))
+    assert isinstance(error, StoreUnavailable)
+    assert "doesn't answer in TLS: is this a port without TLS?" in str(error)
+
+
+def test_a_secret_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEASE_SECRET", SECRET)
+    with paxos_cluster(1) as plain:
+        assert "has no secret" in str(refusal(f"{plain.url}?secret_env=LEASE_SECRET"))
+    with pytest.raises(ConfigError, match="several passwords: secret_file and secret_env"):
+        open_store("paxos://h1?secret_env=LEASE_SECRET&secret_file=x", SYSTEM)

@@ -426,3 +426,22 @@ def test_urls_that_are_refused(url: str) -> None:
 def test_whoever_waits_for_a_connection_is_not_overtaken(url: str) -> None:
     turns = turns_of_each(url)
     assert turns[0] >= turns[-1] / 20, turns
+
+
+def test_tls_to_a_server_without_tls_says_so(
+    guarded: PostgresServer, open_store: Callable[[str], PostgresStore]
+) -> None:
+    store = open_store(f"postgresql://postgres@127.0.0.1:{guarded.port}/postgres?sslmode=require")
+    error = error_of(store.apply([ASK], timeout=20)[0])
+    assert isinstance(error, ConfigError)
+    assert "doesn't speak TLS, and sslmode in the URL requires it" in str(error)
+
+
+def test_a_password_from_a_file(
+    guarded: PostgresServer, open_store: Callable[[str], PostgresStore], tmp_path: Path
+) -> None:
+    (tmp_path / "password").write_text(f"{PASSWORD}\n")
+    place = f"127.0.0.1:{guarded.port}/postgres"
+    store = open_store(f"postgresql://app@{place}?password_file={tmp_path}/password")
+    assert works(store)
+    assert works(open_store(store.url))

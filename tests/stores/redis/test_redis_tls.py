@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lessor.stores.redis import RedisStore
+    from tests.servers.redis import RedisServer
 
 
 @pytest.fixture(scope="module")
@@ -102,3 +103,13 @@ def test_cluster(certificate: Path, open_store: Callable[[str], RedisStore]) -> 
         store = open_store(f"rediss+cluster://localhost:{server.port}/?ssl_ca_certs={certificate}")
         until(lambda: granted(store, Acquire("job", "A", "h", 30 * SECOND)), "the Cluster")
         assert store.subscribe("").address
+
+
+@pytest.mark.parametrize("scheme", ["rediss", "valkeys", "rediss+cluster"])
+def test_tls_to_a_port_without_tls_says_so(
+    server: RedisServer, open_store: Callable[[str], RedisStore], scheme: str
+) -> None:
+    store = open_store(f"{scheme}://localhost:{server.port}/0")
+    outcome = store.apply([Release("job", "A")], timeout=0.3)[0]
+    assert isinstance(outcome, Unknown)
+    assert "doesn't answer in TLS: is this a port without TLS?" in str(outcome.error)

@@ -608,3 +608,15 @@ def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_whoever_waits_for_a_connection_is_not_overtaken(server: RedisServer) -> None:
     turns = turns_of_each(server.url)
     assert turns[0] >= turns[-1] / 20, turns
+
+
+def test_a_password_from_a_file_and_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "password").write_text("open sesame\n")
+    monkeypatch.setenv("VALKEY_PASSWORD", "open sesame")
+    with redis_server("--requirepass", "open sesame") as server:
+        for option in (f"password_file={tmp_path}/password", "password_env=VALKEY_PASSWORD"):
+            url = server.url.replace("redis://", "valkey://")
+            with Client(f"{url}?{option}") as client:
+                assert client.try_acquire("job")
+                with Client(client.url) as other:  # what is shown opens the same store
+                    assert other.get("job")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lessor import Client
-from lessor.errors import ConfigError
+from lessor.errors import ConfigError, StoreUnavailable
 from tests.needs import not_here
 from tests.servers import free_port
 from tests.servers.zookeeper import ZooKeeperServer
@@ -88,3 +88,17 @@ def test_sasl(secure: tuple[ZooKeeperServer, int]) -> None:
         assert "geheim" not in client.url
     with Client(f"zookeeper://me:wrong@{place}", timeout=5) as client, pytest.raises(ConfigError, match="refuses"):
         client.acquire("job", ttl=20)
+
+
+def test_tls_to_a_port_without_tls_says_so(zookeeper: ZooKeeperServer) -> None:
+    with pytest.raises(StoreUnavailable, match="doesn't answer in TLS: is this a port without TLS"):
+        Client(f"{zookeeper.url}/tls?tls=true", timeout=1).acquire("job", wait=0)
+
+
+def test_a_password_from_a_file(zookeeper: ZooKeeperServer, tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("geheim\n")
+    place = f"{zookeeper.address}/file"
+    with Client(f"zookeeper://me@{place}?password_file={tmp_path}/password", timeout=20) as client:
+        client.acquire("job", ttl=20).release()
+    with Client(f"zookeeper://me:geheim@{place}", timeout=20) as client:  # the same user: it may use the nodes
+        client.acquire("job", ttl=20).release()

@@ -18,7 +18,7 @@ class EtcdAddress:
 
     def __init__(self, url: StoreURL) -> None:
         tls = url.scheme == "etcds"
-        url.only("namespace", *(TLS_OPTIONS if tls else ()))
+        url.only("namespace", *(TLS_OPTIONS if tls else ()), secrets=["password"])
         if url.path.strip("/"):
             raise ConfigError(f"an {url.scheme}:// URL has no path; ?namespace= keeps leases apart")
         self.nodes, self.user, self.password = servers(url, DEFAULT_PORT)

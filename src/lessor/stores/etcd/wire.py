@@ -19,6 +19,7 @@ from lessor.core.clock import SECOND
 from lessor.errors import ConfigError
 from lessor.stores.dialing import dial
 from lessor.stores.etcd.trouble import Elsewhere, explain
+from lessor.stores.hosts import no_handshake
 from lessor.stores.limit import Limit
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ class Wire:
             bare.close()
             if type(error).__name__ == "SSLCertVerificationError":
                 raise ConfigError(f"etcd at {node} has no certificate that can be trusted: {error}") from None
-            raise Elsewhere("etcd", f"{node} doesn't speak TLS with us: {error}") from None
+            raise Elsewhere("etcd", f"{node} {no_handshake(error)}") from None
 
     def call(self, method: str, messages: Sequence[bytes], token: str, give_up: int, *, last: bool = True) -> Stream:
         """Begin a call; `flush` or `finish` sees to it that it is sent. ``last``: nothing more is sent in it."""

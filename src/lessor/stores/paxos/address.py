@@ -40,7 +40,7 @@ class PaxosAddress:
 
     def __init__(self, url: StoreURL) -> None:
         tls = url.scheme == "paxoss"
-        url.only("namespace", "secret_file", *(TLS_OPTIONS if tls else ()))
+        url.only("namespace", *(TLS_OPTIONS if tls else ()), secrets=["secret"])
         if url.path.strip("/"):
             raise ConfigError(f"a {url.scheme}:// URL has no path; ?namespace= keeps leases apart")
         login, _, nodes = url.netloc.rpartition("@")
@@ -82,11 +82,11 @@ def _secret(login: str, url: StoreURL) -> bytes:
     user, colon, secret = login.partition(":")
     if login and (user or not colon or not secret):
         raise ConfigError(f"a {url.scheme}:// URL has no users; a secret is written as :SECRET@")
-    if "secret_file" not in url.options:
-        return _long_enough(unquote_to_bytes(secret)) if secret else b""
-    if secret:
-        raise ConfigError(f"the {url.scheme}:// URL has a secret, and names a file with one")
-    return read_secret(url.options["secret_file"])
+    if "secret_file" in url.options and not secret and "secret_env" not in url.options:
+        return read_secret(url.options["secret_file"])
+    elsewhere = url.secret("secret", secret)
+    given = unquote_to_bytes(secret) if secret else elsewhere.encode()
+    return _long_enough(given) if given else b""
 
 
 def _long_enough(secret: bytes) -> bytes:

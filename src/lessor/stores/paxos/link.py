@@ -11,6 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from lessor.errors import ConfigError, StoreUnavailable
+from lessor.stores.hosts import no_handshake
 from lessor.stores.paxos import frames, handshake
 
 if TYPE_CHECKING:
@@ -108,7 +109,12 @@ def connect(place: Place, secret: bytes, context: ssl.SSLContext | None, seconds
     try:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if context is not None:
-            sock = context.wrap_socket(sock, server_hostname=place.host)
+            try:
+                sock = context.wrap_socket(sock, server_hostname=place.host)
+            except ssl.SSLCertVerificationError:
+                raise
+            except OSError as error:
+                raise StoreUnavailable("paxos", f"{place} {no_handshake(error)}") from error
         return Link(sock, _greet(sock, place, secret))
     except ssl.SSLCertVerificationError as error:
         sock.close()

@@ -8,12 +8,15 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 
 from lessor.errors import ConfigError
-from lessor.stores.base import ESCAPE, StoreURL
+from lessor.stores.base import ESCAPE, WAYS, StoreURL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+SECRETS: Final = ("password", "sslpassword")
 OURS: Final = ("namespace", "schema", "listen")
+WHERE: Final = tuple(f"{name}_{way}" for name in SECRETS for way in WAYS)
+"""Options that say where a secret is."""
 SHOWN: Final = frozenset((
     "application_name", "channel_binding", "client_encoding", "connect_timeout", "dbname", "fallback_application_name",
     "gssdelegation", "gssencmode", "gsslib", "host", "hostaddr", "keepalives", "keepalives_count", "keepalives_idle",
@@ -43,7 +46,11 @@ class PostgresAddress:
         self.schema = url.options.get("schema", "lessor")
         if not 1 <= len(self.schema.encode()) <= 63 or "\0" in self.schema or self.schema.startswith("pg_"):
             raise ConfigError("a schema's name has 1 to 63 bytes, and doesn't start with pg_")
-        self._settings = DEFAULTS | _login(url) | {k: v for k, v in url.options.items() if k not in OURS}
+        self._settings = DEFAULTS | _login(url) | {k: v for k, v in url.options.items() if k not in (*OURS, *WHERE)}
+        for name in SECRETS:
+            if secret := url.secret(name, self._settings.get(name, "")):
+                self._settings[name] = secret
+        self._where = {k: v for k, v in url.options.items() if k in WHERE}
         self._hosts = _hosts(self._settings)
         listen = url.options.get("listen")
         self.listening = self if listen is None else PostgresAddress(_at(listen, self))
@@ -51,9 +58,7 @@ class PostgresAddress:
         try:
             make_conninfo(**self._settings)
         except psycopg.Error:
-            raise ConfigError(
-                f"the {url.scheme}:// URL has an option that is neither {', '.join(OURS)} nor one of libpq's ({ESCAPE})"
-            ) from None
+            raise _wrong(url) from None
 
     def __repr__(self) -> str:
         return f"<PostgresAddress {self}>"
@@ -71,6 +76,7 @@ class PostgresAddress:
         known.pop("host", None), known.pop("port", None)
         places = [_place(host if ":" in host else _quoted(host), port) for host, port in self._hosts]
         options = {"namespace": self.namespace} | ({} if self.schema == "lessor" else {"schema": self.schema}) | known
+        options |= self._where
         if self.listening is not self:
             options["listen"] = self.listening.url()
         query = "&".join(f"{name}={_quoted(value)}" for name, value in options.items())
@@ -90,6 +96,16 @@ class PostgresAddress:
             if name not in SHOWN and value:
                 said = said.replace(value, "***")
         return said
+
+
+def _wrong(url: StoreURL) -> ConfigError:
+    """Return the error for options of which one is not known to libpq."""
+    known = [option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults()]
+    for name in url.options:
+        if name not in (*OURS, *WHERE, *known):
+            ours = f"{', '.join((*OURS, *WHERE))}, and libpq's parameters"
+            return url.unknown(name, (*OURS, *WHERE, *known), also=ours)
+    return ConfigError(f"the {url.scheme}:// URL has an option whose value libpq can't use ({ESCAPE})")
 
 
 def _place(host: str, port: str) -> str:

@@ -96,4 +96,6 @@ def explain_connecting(text: str, address: PostgresAddress) -> LessorError:
     said = " ".join(address.scrub(text.strip().rpartition("failed: ")[2] or text.strip()).split())[:200]
     if "FATAL:" not in text and re.search(r'(certificate|key) file ".*" does not exist', text):
         return ConfigError(f"PostgreSQL at {address} can't be trusted: {said}: see sslrootcert, sslcert and sslkey")
+    if "server does not support SSL" in text:
+        return ConfigError(f"PostgreSQL at {address} doesn't speak TLS, and sslmode in the URL requires it")
     return StoreUnavailable(STORE, f"{address} can't be reached: {said}")

@@ -41,15 +41,20 @@ class Login(NamedTuple):
 
 
 class RedisAddress:
-    """A URL, understood. Its scheme names one server, or ``+sentinel``, or ``+cluster``; with TLS it is ``rediss``."""
+    """A URL, understood. Its scheme names one server, or ``+sentinel``, or ``+cluster``; with TLS it is ``rediss``.
+
+    ``valkey`` and ``valkeys`` say the same.
+    """
 
     def __init__(self, url: StoreURL) -> None:
         self.scheme = url.scheme
         base, _, self.kind = url.scheme.partition("+")
-        tls = base == "rediss"
+        tls = base in ("rediss", "valkeys")
         sentinel = self.kind == "sentinel"
         tls_options = TLS_OPTIONS if tls else ()
-        url.only("namespace", *REPLICA_OPTIONS, *tls_options, *(SENTINEL_OPTIONS if sentinel else ()))
+        secrets = ("password", *(["ssl_password"] if tls else ()), *(["sentinel_password"] if sentinel else ()))
+        url.only("namespace", *REPLICA_OPTIONS, *tls_options, *(SENTINEL_OPTIONS if sentinel else ()), secrets=secrets)
+        options = url.with_secrets(*secrets[1:])
         self.namespace = url.namespace
         self.nodes, username, password = servers(url, SENTINEL_PORT if sentinel else DEFAULT_PORT)
         if len(self.nodes) > 1 and not self.kind:
@@ -59,9 +64,9 @@ class RedisAddress:
             )
         self.service, self.db = _path(url, self.kind)
         self.replicas, self.replica_timeout = _replicas(url.options)
-        tls_settings = _tls(url.options)
+        tls_settings = _tls(options)
         self.login = Login(tls, {"db": self.db, **_credentials(username, password), **tls_settings})
-        own = (url.options.get(option, "") for option in SENTINEL_OPTIONS)
+        own = (options.get(option, "") for option in SENTINEL_OPTIONS)
         self.sentinel_login = Login(tls, {**_credentials(*own), **tls_settings})
         self._shown = {name: value for name, value in url.options.items() if name not in ("namespace", *SECRET_OPTIONS)}
 

@@ -14,6 +14,7 @@ import hiredis
 import redis
 
 from lessor.errors import StoreUnavailable
+from lessor.stores.hosts import no_handshake
 from lessor.stores.redis.trouble import explain
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ class Plain(redis.Connection):
     """Connects and logs in within one limit, where redis-py has one for each address of a name, and for each answer."""
 
     limit: Limit
+    shaking_hands = False
+    """Connected, but not yet in TLS."""
     _sock: Any
 
     def _connect(self) -> socket.socket:
@@ -63,8 +66,11 @@ class Encrypted(redis.SSLConnection, Plain):
     """The same with TLS."""
 
     def _wrap_socket_with_ssl(self, sock: socket.socket) -> Any:
+        self.shaking_hands = True
         sock.settimeout(self.limit.left())
-        return super()._wrap_socket_with_ssl(sock)  # type: ignore[no-untyped-call]
+        wrapped = super()._wrap_socket_with_ssl(sock)  # type: ignore[no-untyped-call]
+        self.shaking_hands = False
+        return wrapped
 
 
 class Wire:
@@ -89,8 +95,13 @@ class Wire:
         except redis.AuthenticationError as error:
             raise explain(f"WRONGPASS {error}", node) from None
         except (redis.TimeoutError, TimeoutError):
+            if self._connection.shaking_hands:
+                silent = TimeoutError(f"no answer within {limit.seconds:g} s")
+                raise StoreUnavailable("redis", f"{node} {no_handshake(silent)}") from None
             raise StoreUnavailable("redis", f"{node} can't be reached within {limit.seconds:g} s") from None
         except redis.ConnectionError as error:
+            if self._connection.shaking_hands and isinstance(error.__context__, OSError):
+                raise StoreUnavailable("redis", f"{node} {no_handshake(error.__context__)}") from None
             raise _unreachable(error, node) from None
         except redis.RedisError as error:
             raise explain(str(error), node) from None

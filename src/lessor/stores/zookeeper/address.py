@@ -32,14 +32,15 @@ class ZooKeeperAddress:
     """A URL, understood."""
 
     def __init__(self, url: StoreURL) -> None:
-        url.only("namespace", "tick", "acl", "tls", *TLS_OPTIONS, *SASL_OPTIONS)
+        url.only("namespace", "tick", "acl", "tls", *TLS_OPTIONS, *SASL_OPTIONS, secrets=["password", "ssl_password"])
         self.namespace = url.namespace
         self.tls = _flag(url.options, "tls", default=False)
         self.nodes, username, password = servers(url, DEFAULT_PORT)
         self.hosts = ",".join(map(str, self.nodes))
         self.chroot = _chroot(url.path)
         self.tick_ms = _tick(url.options.get("tick"))
-        self.settings: dict[str, Any] = {**_tls(url.options, tls=self.tls), **_login(url.options, username, password)}
+        options = url.with_secrets("ssl_password")
+        self.settings: dict[str, Any] = {**_tls(options, tls=self.tls), **_login(options, username, password)}
         self.acl = _acl(url.options.get("acl"), known=bool(username) or "sasl" in url.options)
         self._shown = {name: url.options[name] for name in url.options if name not in ("namespace", "ssl_password")}
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kazoo.protocol.serialization import CloseInstance, Connect, int_struct
 
-from lessor.errors import ConfigError
+from lessor.errors import ConfigError, StoreUnavailable
 from lessor.stores.zookeeper.sockets import connect
 
 if TYPE_CHECKING:
@@ -39,16 +39,19 @@ class Bounds(NamedTuple):
     tick: int
 
 
-def probe(address: ZooKeeperAddress, limit: Limit) -> Bounds | None:
-    """Ask the first server that answers; None if none does."""
+def probe(address: ZooKeeperAddress, limit: Limit) -> Bounds:
+    """Ask the first server that answers. Raises `StoreUnavailable` if none does."""
+    why = ""
     for servers_left, node in zip(range(len(address.nodes), 0, -1), address.nodes, strict=True):
-        with contextlib.suppress(OSError):
+        try:
             share = limit.share(servers_left)  # one that is silent leaves time for the others
             shortest = _negotiated(address, node, TOO_LITTLE_MS, share)
             longest = _negotiated(address, node, TOO_MUCH_MS, share)
             tick = address.tick_ms or _configured_tick(address, node, share) or -(-shortest // TICKS_OF_SHORTEST)
             return Bounds(shortest, longest, tick)
-    return None
+        except OSError as error:
+            why = f": {error.strerror or error}".rstrip(": ")
+    raise StoreUnavailable("zookeeper", f"{address}: no server answers{why}")
 
 
 def _connect(address: ZooKeeperAddress, node: tuple[str, int], limit: Limit) -> socket.socket:

@@ -102,7 +102,9 @@ class Desk:
         self.doubts: dict[str, Acquire] = {}
         """Requests that may have got a lease which nobody has heard of."""
         self.root: Root | None = None
-        self.bounds: Bounds | None = limits.probe(address, Limit(clock, limits.OPENING))
+        self.bounds: Bounds | None = None
+        with contextlib.suppress(StoreUnavailable):  # perhaps it can be reached later
+            self.bounds = limits.probe(address, Limit(clock, limits.OPENING))
         self.closed = False
         self._sessions: dict[int, Session] = {}
         self._used_ns: dict[int, int] = {}
@@ -116,8 +118,6 @@ class Desk:
         """Return what the servers allow."""
         if self.bounds is None:
             self.bounds = limits.probe(self.address, Limit(self.clock, self.left(give_up)))
-            if self.bounds is None:
-                raise StoreUnavailable("zookeeper", f"{self.address}: no server answers")
         return self.bounds
 
     def main(self, give_up: int) -> Session:

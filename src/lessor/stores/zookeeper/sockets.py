@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import ssl
 from typing import TYPE_CHECKING, Any
 
 from lessor.stores.dialing import dial
+from lessor.stores.hosts import no_handshake
 
 if TYPE_CHECKING:
     from lessor.stores.limit import Limit
@@ -38,7 +40,12 @@ def connect(
         context.verify_mode = ssl.CERT_REQUIRED if verify_certs else ssl.CERT_NONE
         if certfile:
             context.load_cert_chain(certfile, keyfile, keyfile_password)
-        return context.wrap_socket(connection, server_hostname=hostname)
+        try:
+            return context.wrap_socket(connection, server_hostname=hostname)
+        except ssl.SSLCertVerificationError:
+            raise
+        except OSError as error:
+            raise ConnectionError(errno.EPROTO, f"it {no_handshake(error)}") from None
     except BaseException:
         connection.close()
         raise
