@@ -309,20 +309,6 @@ def test_a_master_that_becomes_a_replica(server: RedisServer, open_store: Callab
         assert isinstance(ask(store, ASK._replace(resource="other")), Granted)
 
 
-@pytest.mark.parametrize("policy", ["allkeys-lru", "volatile-ttl", "volatile-lru"])
-def test_a_server_that_may_drop_keys_is_refused(
-    policy: str, server: RedisServer, raw: redis.Redis, store: RedisStore
-) -> None:
-    raw.config_set("maxmemory-policy", policy)
-    try:
-        error = error_of(ask(store))
-        assert isinstance(error, ConfigError)
-        assert f"maxmemory-policy {policy}" in str(error)
-    finally:
-        raw.config_set("maxmemory-policy", "noeviction")
-    assert isinstance(ask(store), Granted)
-
-
 def test_out_of_memory(raw: redis.Redis, store: RedisStore) -> None:
     grant = ask(store)
     assert isinstance(grant, Granted)

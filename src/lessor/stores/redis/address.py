@@ -22,7 +22,7 @@ TLS_OPTIONS: Final = (
     "ssl_password",
 )
 SENTINEL_OPTIONS: Final = ("sentinel_username", "sentinel_password")
-REPLICA_OPTIONS: Final = ("replicas", "replica_timeout")
+OWN_OPTIONS: Final = ("replicas", "replica_timeout", "eviction")
 SECRET_OPTIONS: Final = ("ssl_password", *SENTINEL_OPTIONS)
 TRUE: Final = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 REPLICA_TIMEOUT: Final = 1.0
@@ -53,7 +53,7 @@ class RedisAddress:
         sentinel = self.kind == "sentinel"
         tls_options = TLS_OPTIONS if tls else ()
         secrets = ("password", *(["ssl_password"] if tls else ()), *(["sentinel_password"] if sentinel else ()))
-        url.only("namespace", *REPLICA_OPTIONS, *tls_options, *(SENTINEL_OPTIONS if sentinel else ()), secrets=secrets)
+        url.only("namespace", *OWN_OPTIONS, *tls_options, *(SENTINEL_OPTIONS if sentinel else ()), secrets=secrets)
         options = url.with_secrets(*secrets[1:])
         self.namespace = url.namespace
         self.nodes, username, password = servers(url, SENTINEL_PORT if sentinel else DEFAULT_PORT)
@@ -64,6 +64,7 @@ class RedisAddress:
             )
         self.service, self.db = _path(url, self.kind)
         self.replicas, self.replica_timeout = _replicas(url.options)
+        self.accepts_eviction = _eviction(url.options)
         tls_settings = _tls(options)
         self.login = Login(tls, {"db": self.db, **_credentials(username, password), **tls_settings})
         own = (options.get(option, "") for option in SENTINEL_OPTIONS)
@@ -119,6 +120,14 @@ def _replicas(options: dict[str, str]) -> tuple[int, float]:
     if "replica_timeout" in options and int(text) == 0:
         raise ConfigError("replica_timeout goes with replicas")
     return int(text), seconds
+
+
+def _eviction(options: dict[str, str]) -> bool:
+    """Return whether a server may be used that drops keys when memory runs short."""
+    wanted = options.get("eviction", "refuse")
+    if wanted not in ("accept", "refuse"):
+        raise ConfigError("eviction is accept or refuse")
+    return wanted == "accept"
 
 
 def _tls(options: dict[str, str]) -> dict[str, Any]:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lessor.errors import StoreUnavailable
 from lessor.stores.pool import TRUSTED_NS, Pool
-from lessor.stores.redis.inspection import Inspection
-from lessor.stores.redis.trouble import Elsewhere, leads_elsewhere
+from lessor.stores.redis.inspection import LOOK_EVERY_NS, Inspection
+from lessor.stores.redis.trouble import Elsewhere, Evicting, leads_elsewhere
 from lessor.stores.redis.wire import Wire, refusal, silence
 
 if TYPE_CHECKING:
@@ -49,11 +49,11 @@ class Connections(Pool[Wire]):
         self._where = where
         self._inspection = Inspection(address)
 
-    def ask(self, request: bytes, limit: Limit, *, answers: int = 1, urgent: bool = False) -> Any:
+    def ask(self, request: bytes, limit: Limit, *, answers: int = 1, urgent: bool = False, grants: bool = False) -> Any:
         """Send a request over some connection, and return the answer, or a list of several.
 
         Raises errors of ours; of several answers, only the first one's refusal. It is never sent twice: what became
-        of one without an answer isn't known here.
+        of one without an answer isn't known here. One that ``grants`` is not sent to a server that evicts keys.
         """
         wire = self._idle_one(urgent=urgent)
         now = limit.began_ns
@@ -61,6 +61,8 @@ class Connections(Pool[Wire]):
             wire = self._another(wire, limit, urgent=urgent)
         wire.used_ns = now
         try:
+            if wire.evicting or now - wire.inspected_ns > LOOK_EVERY_NS:
+                self._look_again(wire, limit, grants=grants)
             answer = wire.ask(request, limit)
             if answers > 1:
                 answer = [answer, *(wire.receive(limit) for _ in range(answers - 1))]
@@ -68,6 +70,9 @@ class Connections(Pool[Wire]):
             self._drop(wire)
             self.renew()
             raise silence(error, wire.node, limit) from None
+        except Evicting:
+            self._put_back(wire)
+            raise
         except BaseException:
             self._drop(wire)
             raise
@@ -84,6 +89,12 @@ class Connections(Pool[Wire]):
         self._drop_idle()
 
     # --- inside ---------------------------------------------------------------------------------------------------
+
+    def _look_again(self, wire: Wire, limit: Limit, *, grants: bool) -> None:
+        """See whether the server evicts keys by now, or no longer does."""
+        self._inspection.again(wire, limit)
+        if grants and wire.evicting:
+            raise Evicting(wire.evicting)
 
     def _refused(self, text: str, node: Node) -> LessorError:
         error = self._where.refused(text, node)

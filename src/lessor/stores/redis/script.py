@@ -31,11 +31,11 @@ class Script:
         self._text = source(*names)
         self.sha = sha1(self._text.encode(), usedforsecurity=False).hexdigest()
 
-    def run(self, request: bytes, limit: Limit, *, answers: int = 1, urgent: bool = False) -> Any:
+    def run(self, request: bytes, limit: Limit, *, answers: int = 1, urgent: bool = False, grants: bool = False) -> Any:
         """Return what comes of the request, whose first word calls the script by its hash. Raises errors of ours."""
         for attempts_left in ATTEMPTS_LEFT:
             try:
-                return self._connections.ask(request, limit, answers=answers, urgent=urgent)
+                return self._connections.ask(request, limit, answers=answers, urgent=urgent, grants=grants)
             except (NoScript, Elsewhere) as nothing_done:  # so it may be sent again
                 if not attempts_left:
                     raise

@@ -27,11 +27,12 @@ from lessor.core.ops import (
     Renewed,
     Unknown,
 )
-from lessor.errors import LessorError
+from lessor.errors import ConfigError, LessorError
 from lessor.stores.answers import contenders, record, refusal
 from lessor.stores.base import Capability, Guarantees
 from lessor.stores.gathering import Gathering
 from lessor.stores.limit import Limit
+from lessor.stores.redis.trouble import Evicting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -68,7 +69,7 @@ class RedisStore:
             "which ?replicas= makes less likely; tokens go on by the server's clock"
         ),
         waiting_order="strict",
-        platforms="Redis 6.2 or newer, Valkey; noeviction",
+        platforms="Redis 6.2 or newer, Valkey; maxmemory-policy noeviction, or any with ?eviction=accept",
         capabilities=(
             Capability.CROSS_PROCESS
             | Capability.CROSS_HOST
@@ -79,7 +80,10 @@ class RedisStore:
             | Capability.PATTERNS
             | Capability.DELAY_SHOWN
         ),
-        not_promised="exclusion over a failover, a restart that loses data, or a step of the server's clock forward",
+        not_promised=(
+            "exclusion over a failover, a restart that loses data, or a step of the server's clock forward; "
+            "with ?eviction=accept, exclusion when the server's memory runs short"
+        ),
         min_ttl_ns=100 * MILLISECOND,  # the first call connects, and may have to ask for the way before that
     )
 
@@ -95,6 +99,8 @@ class RedisStore:
         self._address = address = RedisAddress(url)
         self.url = address.url(url)
         self._clock = clock
+        if address.accepts_eviction:
+            self.guarantees = _evicting(self.guarantees)
         self._prefix = f"{{lessor:{url.namespace}}}:"
         counter = f"{self._prefix}token"
         self._where = topology(address, counter)
@@ -126,10 +132,19 @@ class RedisStore:
         try:
             if self._replication is not None and self._replication.concerns(ops):
                 return self._replicated(ops, request, timeout, urgent=urgent)
-            answers = self._applying.run(request, Limit(self._clock, timeout), urgent=urgent)
+            answers = self._applying.run(request, Limit(self._clock, timeout), urgent=urgent, grants=_grants(ops))
+        except Evicting as error:
+            return self._apply_rest(ops, error, timeout)
         except LessorError as error:
             return [Unknown(error)] * len(ops)
         return _outcomes(ops, answers)
+
+    def _apply_rest(self, ops: Sequence[Op], evicting: Evicting, timeout: float) -> list[Outcome]:
+        """Carry out all but the acquires, which were not sent."""
+        rest = [op for op in ops if type(op) is not Acquire]
+        done = iter(self._apply(rest, timeout, urgent=False) if rest else [])
+        refused = Unknown(ConfigError(str(evicting)))
+        return [refused if type(op) is Acquire else next(done) for op in ops]
 
     def read(self, resources: Sequence[str], *, timeout: float) -> list[Record | None]:
         """Return who holds what, all at one moment."""
@@ -185,7 +200,11 @@ class RedisStore:
         assert replication is not None
         limit = Limit(self._clock, timeout)
         answers, *acknowledged = self._applying.run(
-            request + replication.request(timeout), limit, answers=1 + replication.ANSWERS, urgent=urgent
+            request + replication.request(timeout),
+            limit,
+            answers=1 + replication.ANSWERS,
+            urgent=urgent,
+            grants=_grants(ops),
         )
         outcomes = _outcomes(ops, answers)
         shortage = replication.shortage(acknowledged, timeout)
@@ -207,6 +226,22 @@ class RedisStore:
 
     def _time(self) -> str:
         return "" if self._now_us is None else str(self._now_us())
+
+
+def _grants(ops: Sequence[Op]) -> bool:
+    return any(type(op) is Acquire for op in ops)
+
+
+def _evicting(declared: Guarantees) -> Guarantees:
+    """Return what is promised on a server that may drop keys."""
+    return declared._replace(
+        capabilities=declared.capabilities & ~Capability.DURABLE,
+        tokens="increase by the server's wall clock where it has dropped them",
+        not_promised=(
+            "exclusion when the server's memory runs short: it may drop a lease that is held (eviction=accept); nor "
+            "over a failover, a restart that loses data, or a step of the server's clock forward"
+        ),
+    )
 
 
 def _undone(op: Acquire, granted: Granted) -> Release:

@@ -53,6 +53,10 @@ class Elsewhere(StoreUnavailable):
     """The server has done nothing, since another one is in charge, and it is known which."""
 
 
+class Evicting(ConfigError):  # noqa: N818 - it never leaves the store
+    """The server may drop leases, so it was not asked for a new one: nothing has happened."""
+
+
 def explain(text: str, node: Node) -> LessorError:
     """Return the error for what the server answered."""
     if text.startswith("NOSCRIPT"):

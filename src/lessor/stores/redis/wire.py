@@ -108,7 +108,9 @@ class Wire:
         except OSError as error:
             raise StoreUnavailable("redis", f"{node} can't be reached: {error.strerror or error}") from None
         self.socket: socket.socket = self._connection._sock  # noqa: SLF001 - past the command layer
-        self.used_ns = 0
+        self.used_ns = self.inspected_ns = 0
+        self.evicting = ""
+        """Why no new lease is to be asked for here."""
         self.slot: object = None
         self._encrypted = login.tls
         if not self._encrypted:
