@@ -10,6 +10,8 @@ USAGE: Final = 64
 UNAVAILABLE: Final = 69
 """The store can't be reached, or didn't answer in time."""
 INTERNAL: Final = 70
+DISK: Final = 74
+"""``node``: its data folder can't be read or written; `DiskError` says so."""
 NOT_ACQUIRED: Final = 75
 CONFIG: Final = 78
 LOST: Final = 79

@@ -34,7 +34,7 @@ class Complaint(NamedTuple):
             case LeaseLost():
                 return cls(str(error), "", codes.LOST)
             case LessorError():
-                return cls(str(error), "", codes.INTERNAL)
+                return cls(str(error), "", getattr(error, "exit_code", codes.INTERNAL))
             case _:
                 what = f"internal error: {type(error).__name__}: {error}"
                 return cls(what, "LESSOR_DEBUG=1 shows where; please report it", codes.INTERNAL)

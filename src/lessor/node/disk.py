@@ -6,6 +6,9 @@
 ``mark``                the high-water mark and the longest span, in two slots with checksums: one is always whole
 ``state``               what a clean shutdown leaves; deleted, and the deletion synced, before the first answer
 ======================  ============================================================================================
+
+A file is written as a draft, which is synced and renamed; a draft that can't be completed is deleted. Whatever goes wrong
+with the disk is a `DiskError`.
 """
 
 from __future__ import annotations
@@ -23,9 +26,10 @@ import msgspec
 
 from lessor.core.paxos.acceptor import Durable
 from lessor.core.paxos.starting import Snapshot
-from lessor.errors import ConfigError
+from lessor.errors import ConfigError, LessorError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Self
 
 _SLOT: Final = struct.Struct(">8sQQQ")
@@ -33,6 +37,28 @@ _CHECKSUM: Final = struct.Struct(">I")
 _MAGIC: Final = b"lsmark01"
 _SLOT_AT: Final = (0, 4096)
 _STATE_MAGIC: Final = b"lsstate1"
+_OF_THE_DISK: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO}
+"""Errors that say nothing about the folder's name or its permissions."""
+
+
+class DiskError(LessorError):
+    """The data folder can't be read or written: the disk is full, is read-only, or fails."""
+
+    exit_code: Final = 74
+
+    def __init__(self, path: str, why: str) -> None:
+        self.path = path
+        self.why = why
+        super().__init__(f"{path!r} can't be read or written: {why}")
+
+
+@contextlib.contextmanager
+def _using(path: str) -> Iterator[None]:
+    """Say which file it is that the disk has failed for."""
+    try:
+        yield
+    except OSError as error:
+        raise DiskError(path, error.strerror or str(error)) from error
 
 
 class MarkFile:
@@ -40,7 +66,8 @@ class MarkFile:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        with _using(path):
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._turn = 0
 
     @property
@@ -50,7 +77,8 @@ class MarkFile:
 
     def read(self) -> Durable | None:
         """Return what was written last; None where there is nothing, or nothing whole."""
-        found = [slot for at in _SLOT_AT if (slot := self._slot(at)) is not None]
+        with _using(self._path):
+            found = [slot for at in _SLOT_AT if (slot := self._slot(at)) is not None]
         if not found:
             return None
         self._turn, high_water, span_ns = max(found)
@@ -61,10 +89,11 @@ class MarkFile:
         turn = self._turn + 1
         body = _SLOT.pack(_MAGIC, turn, durable.high_water, durable.span_ns)
         body += _CHECKSUM.pack(zlib.crc32(body))
-        written = os.pwrite(self._file, body, _SLOT_AT[turn % 2])
-        if written != len(body):
-            raise OSError(errno.ENOSPC, "the high-water mark can't be written as a whole", self._path)
-        os.fdatasync(self._file)
+        with _using(self._path):
+            written = os.pwrite(self._file, body, _SLOT_AT[turn % 2])
+            if written != len(body):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._path)
+            os.fdatasync(self._file)
         self._turn = turn
 
     def close(self) -> None:
@@ -90,6 +119,8 @@ class DataFolder:
             os.makedirs(path, mode=0o700, exist_ok=True)
             self._lock = os.open(os.path.join(path, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
+            if error.errno is not None and error.errno in _OF_THE_DISK:
+                raise DiskError(path, os.strerror(error.errno)) from error
             raise ConfigError(f"the data folder {path!r} can't be used: {error.strerror}") from error
         self.path = path
         try:
@@ -100,7 +131,8 @@ class DataFolder:
         try:
             self._check_owner(node)
             self.mark = MarkFile(os.path.join(path, "mark"))
-            self._sync_folder()
+            with _using(path):
+                self._sync_folder()
         except BaseException:
             os.close(self._lock)
             raise
@@ -114,10 +146,8 @@ class DataFolder:
 
     def read_snapshot(self) -> Snapshot | None:
         """Return what a clean shutdown left; None where there was none, or what is there isn't whole."""
-        try:
-            with open(self._state, "rb") as file:
-                data = file.read()
-        except FileNotFoundError:
+        data = _content(self._state)
+        if data is None:
             return None
         body = data[len(_STATE_MAGIC) + _CHECKSUM.size :]
         if data[: len(_STATE_MAGIC)] != _STATE_MAGIC or len(data) < len(_STATE_MAGIC) + _CHECKSUM.size:
@@ -131,21 +161,33 @@ class DataFolder:
     def write_snapshot(self, snapshot: Snapshot) -> None:
         """Leave this for the next start. It is there as a whole, or not at all."""
         body = msgspec.msgpack.encode(snapshot)
-        draft = self._state + ".new"
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(draft)
-        with open(draft, "xb", opener=_private) as file:  # there are lease ids in it
-            file.write(_STATE_MAGIC + _CHECKSUM.pack(zlib.crc32(body)) + body)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, self._state)
-        self._sync_folder()
+        self._write(self._state, _STATE_MAGIC + _CHECKSUM.pack(zlib.crc32(body)) + body)
+
+    def _write(self, path: str, data: bytes) -> None:
+        """Write a file that isn't there yet, as a whole or not at all."""
+        draft = path + ".new"
+        with _using(path):
+            try:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(draft)
+                with open(draft, "xb", opener=_private) as file:  # there may be lease ids in it
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.replace(draft, path)
+                self._sync_folder()
+            except OSError:
+                for left in (draft, path):
+                    with contextlib.suppress(OSError):
+                        os.unlink(left)
+                raise
 
     def delete_snapshot(self) -> None:
         """Delete it, for good: after a crash it must not be found again."""
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self._state)
-        self._sync_folder()
+        with _using(self._state):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._state)
+            self._sync_folder()
 
     @property
     def _state(self) -> str:
@@ -154,15 +196,12 @@ class DataFolder:
     def _check_owner(self, node: str) -> None:
         """Refuse the folder of another node: its promises are not ours."""
         path = os.path.join(self.path, "node.json")
-        try:
-            with open(path, encoding="utf-8") as file:
-                owner = json.load(file)["id"]
-        except FileNotFoundError:
-            with open(path, "x", encoding="utf-8") as file:
-                json.dump({"id": node, "version": 1}, file)
-                file.flush()
-                os.fsync(file.fileno())
+        found = _content(path)
+        if found is None:
+            self._write(path, json.dumps({"id": node, "version": 1}).encode())
             return
+        try:
+            owner = json.loads(found)["id"]
         except (ValueError, KeyError, TypeError) as error:
             raise ConfigError(f"{path!r} can't be read: is this a node's data folder?") from error
         if owner != node:
@@ -174,6 +213,16 @@ class DataFolder:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def _content(path: str) -> bytes | None:
+    """Return what is in a file; None where there is no such file."""
+    with _using(path):
+        try:
+            with open(path, "rb") as file:
+                return file.read()
+        except FileNotFoundError:
+            return None
 
 
 def _private(path: str, flags: int) -> int:

@@ -15,12 +15,12 @@ import signal
 from typing import TYPE_CHECKING
 
 from lessor.core.paxos.ballots import DAY_US
-from lessor.core.paxos.starting import NOTHING_PROMISED, shut_down, start
+from lessor.core.paxos.starting import NOTHING_PROMISED, shut_down, silence, start
 from lessor.errors import ConfigError
 from lessor.node import log as logging
 from lessor.node.acceptor import NodeAcceptor
 from lessor.node.connection import GREETING_SECONDS, Connection
-from lessor.node.disk import DataFolder
+from lessor.node.disk import DataFolder, DiskError
 from lessor.node.log import log
 from lessor.node.scribe import Scribe
 from lessor.node.seeding import seed
@@ -106,7 +106,8 @@ class _Process:
         self._service: Service
         """Set before anybody is listened to."""
         self._stop = asyncio.Event()
-        self._broken = False
+        self._exit_code = 0
+        """Not 0: it can't go on, nor leave a state that the next start could go on with."""
 
     async def run(self) -> int:
         loop = asyncio.get_running_loop()
@@ -119,7 +120,7 @@ class _Process:
             def done(durable: Durable) -> None:
                 loop.call_soon_threadsafe(service.persisted, durable)
 
-            def failed(error: OSError) -> None:
+            def failed(error: DiskError) -> None:
                 loop.call_soon_threadsafe(self._break, error)
 
             service.scribe = Scribe(self._folder.mark, done, failed)
@@ -199,18 +200,19 @@ class _Process:
             await asyncio.sleep(TICK)
             service.tick()
 
-    def _break(self, error: OSError) -> None:
+    def _break(self, error: DiskError) -> None:
         """Stop: what can't be written can't be promised."""
-        self._give_up("the high-water mark can't be written", error.strerror or str(error))
+        if not self._exit_code:
+            self._give_up("the disk failed", str(error), error.exit_code)
 
     def _look_after(self, task: asyncio.Task[None]) -> None:
         """Stop where one has failed that goes on for as long as the node does: without it, the node would only seem to."""
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            self._give_up("internal error", repr(error))
+            self._give_up("internal error", repr(error), 1)
 
-    def _give_up(self, why: str, error: str) -> None:
-        self._broken = True
+    def _give_up(self, why: str, error: str, exit_code: int) -> None:
+        self._exit_code = exit_code
         log(why, level="critical", error=error)
         self._stop.set()
 
@@ -220,8 +222,19 @@ class _Process:
         for connection in [*service.connections, *service.greeting]:
             connection.close()
         service.scribe.close()
-        snapshot = None if self._broken else shut_down(service.acceptor, service.clock.now())
+        if service.scribe.error is not None:
+            self._break(service.scribe.error)
+        acceptor, config = service.acceptor, self._settings.config
+        snapshot = None if self._exit_code else shut_down(acceptor, service.clock.now())
         if snapshot is not None:
-            self._folder.write_snapshot(snapshot)
-        log("stopped", node=self._settings.id, clean=snapshot is not None, leases=len(service.acceptor.slots))
-        return int(self._broken)
+            try:
+                self._folder.write_snapshot(snapshot)
+            except DiskError as error:
+                self._break(error)
+        clean = snapshot is not None and not self._exit_code
+        log("stopped", node=self._settings.id, clean=clean, leases=len(acceptor.slots))
+        if not clean and acceptor.seeded:
+            silent_s = silence(acceptor.durable.span_ns, config.drift) / 1e9
+            why = "the state was not saved: the next start is silent at first, as after a crash; leases stay exclusive"
+            log(why, level="warning", node=self._settings.id, silence_s=round(silent_s, 3))
+        return self._exit_code

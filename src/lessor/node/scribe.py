@@ -6,6 +6,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from lessor.core.paxos.acceptor import Durable
+from lessor.node.disk import DiskError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
 class Scribe:
     """Writes, syncs, and then says so."""
 
-    def __init__(self, mark: MarkFile, done: Callable[[Durable], None], failed: Callable[[OSError], None]) -> None:
+    error: DiskError | None = None
+    """Why nothing is written any more."""
+
+    def __init__(self, mark: MarkFile, done: Callable[[Durable], None], failed: Callable[[DiskError], None]) -> None:
         """``done`` and ``failed`` are called on the thread."""
         self._mark = mark
         self._done = done
@@ -53,7 +57,8 @@ class Scribe:
                 return
             try:
                 self._mark.write(durable)
-            except OSError as error:
+            except DiskError as error:
+                self.error = error
                 self._failed(error)
                 return
             self._done(durable)
