@@ -70,6 +70,18 @@ MUTANTS = {
         "                    pass",
         "leaves_the_queues",
     ),
+    "a campaign that is elected after it was stopped": (
+        "patterns/election.py",
+        "        if not self._stop.cancelled:",
+        "        if True:",
+        "campaign_is_stopped",
+    ),
+    "a candidate again after a drain": (
+        "patterns/election.py",
+        "        if term is not None and term.lease._is_drained():",
+        "        if False:",
+        "drained_term_is_the_last",
+    ),
     "an event loop that waits for the connection": (
         "client/aio.py",
         "            await self._connecting.run()",

@@ -137,7 +137,7 @@ class AsyncClient(BaseClient):
         self._engine.require_open()
         terms = self._terms.terms(ttl, options)
         check_resource(resource)
-        return Acquisition(lambda: self._acquire(resource, terms, wait))
+        return Acquisition("AsyncClient.acquire", self._acquire(resource, terms, wait))
 
     async def enqueue(
         self,
@@ -254,12 +254,13 @@ class AsyncClient(BaseClient):
         It is a lease itself, on a resource of its own, whose name starts with ``session/`` unless one is given.
         """
         require(self._engine.store.guarantees, Capability.SESSIONS, "carry leases along with a session")
-        acquisition = self.acquire(name or new_name(self._host), ttl, 0, **options)
+        self._engine.require_open()
+        terms, resource = self._terms.terms(ttl, options), check_resource(name or new_name(self._host))
 
         async def start() -> AsyncSession[AsyncLease]:
-            return AsyncSession(self, await acquisition)
+            return AsyncSession(self, await self._acquire(resource, terms, 0))
 
-        return Opening(start)
+        return Opening("AsyncClient.session", start())
 
     def semaphore(self, name: str, slots: int) -> AsyncSemaphore[AsyncLease]:
         """Return a semaphore of that many slots: resources of their own, ``name/0`` and so on. Nothing is asked yet."""

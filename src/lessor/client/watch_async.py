@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from lessor.client.errand import Errand
+from lessor.patterns.opening import named
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -19,6 +20,10 @@ WATCH_POLL = 0.5
 """Seconds after which a watching thread looks whether it is still wanted."""
 
 
+async def _used() -> None:
+    """Never run: a stream that is dropped unused drops this coroutine, and Python warns that it was never awaited."""
+
+
 class AsyncWatch:
     """Iterate over it with ``async for``; close it when done. Enter or await it first: it tells what happens from then on.
 
@@ -29,6 +34,7 @@ class AsyncWatch:
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
+        self._missed = named("AsyncClient.watch", _used())
         self._opening = Errand(watch.open)
         self._polling = Errand(partial(watch.poll, WATCH_POLL))
 
@@ -55,9 +61,11 @@ class AsyncWatch:
 
     def close(self) -> None:
         """End the stream."""
+        self._missed.close()
         self._watch.close()
 
     async def _opened(self) -> Self:
+        self._missed.close()
         if not self._watch.opened and not self._watch.ended:
             await self._opening.run()
         return self

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from lessor.errors import LessorError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Generator
+    from collections.abc import Generator
     from types import TracebackType
 
 
@@ -23,22 +24,42 @@ class Closing(Protocol):
 
 
 T = TypeVar("T", bound=Closing)
+R = TypeVar("R")
 
 
-class Opening(Generic[T]):
-    """Await it, or use it in an ``async with``."""
+def named(called: str, coroutine: Coroutine[Any, Any, R]) -> Coroutine[Any, Any, R]:
+    """Have Python's warning about a coroutine that was never awaited name what was called."""
+    cast(Any, coroutine).__qualname__ = called
+    return coroutine
 
-    __slots__ = ("_start", "_thing")
 
-    def __init__(self, start: Callable[[], Coroutine[Any, Any, T]]) -> None:
-        self._start = start
+class Opening(Coroutine[Any, Any, T]):
+    """Await it, or use it in an ``async with``, once. It is a coroutine, and as good as one for ``asyncio.create_task``.
+
+    One that is never awaited nor entered is a mistake, which Python tells of as it does for any coroutine: by a
+    `RuntimeWarning` that names ``called``.
+    """
+
+    __slots__ = ("_coroutine", "_thing")
+
+    def __init__(self, called: str, coroutine: Coroutine[Any, Any, T]) -> None:
+        self._coroutine = named(called, coroutine)
         self._thing: T | None = None
 
     def __await__(self) -> Generator[Any, None, T]:
-        return self._start().__await__()
+        return self._coroutine.__await__()
+
+    def send(self, value: Any) -> Any:
+        return self._coroutine.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        return self._coroutine.throw(*error)
+
+    def close(self) -> None:
+        self._coroutine.close()
 
     async def __aenter__(self) -> T:
-        thing = self._thing = await self._start()
+        thing = self._thing = await self._coroutine
         try:
             await thing.__aenter__()
         except BaseException:

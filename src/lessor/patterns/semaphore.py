@@ -192,7 +192,7 @@ class AsyncSemaphore(BaseSemaphore, Generic[A]):
 
         The arguments are those of ``client.acquire``. With ``wait=0``, and in ``try_acquire``, who waits is not asked.
         """
-        return Opening(lambda: self._acquire(ttl, wait, options))
+        return Opening("AsyncSemaphore.acquire", self._acquire(ttl, wait, options))
 
     async def try_acquire(self, ttl: Duration | Timing | None = 30.0, **options: Unpack[Options]) -> A | None:
         """Return the lease on a slot if one is free now, else None."""

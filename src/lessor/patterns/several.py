@@ -201,7 +201,6 @@ def acquire_all_async(
 
     async def start() -> AsyncBundle[A]:
         patience = Patience(wait, client._host.clock)
-        order.held.clear()
         try:
             while missing := order.missing:
                 order.held |= await client.try_each(missing, ttl, **options)
@@ -213,4 +212,4 @@ def acquire_all_async(
             await client.release_each(order.held.values())
             raise
 
-    return Opening(start)
+    return Opening("AsyncClient.acquire_all", start())
