@@ -130,6 +130,9 @@ def _obey(client: Client, leases: dict[str, Lease], command: str, order: dict[st
     if command == "check":
         lease.check()
         return {"remaining": lease.remaining}
+    if command == "renew":
+        lease.renew()
+        return {"remaining": lease.remaining}
     if command == "release":
         return {"released": lease.release()}
     raise AssertionError(command)

@@ -8,6 +8,7 @@ import sqlite3
 from typing import TYPE_CHECKING
 
 from lessor.errors import ConfigError, LessorError, StoreUnavailable
+from lessor.stores.sqlite.companions import discard
 
 if TYPE_CHECKING:
     from lessor.core.clock import Clock
@@ -60,18 +61,6 @@ def check_folder(path: str) -> None:
         raise ConfigError(f"there is no folder {folder}{slashes}")
 
 
-def identity(path: str) -> tuple[int, int] | None:
-    """Return what tells this file from another of the same name.
-
-    By stat alone: to open the file here, and close it again, would drop SQLite's locks on it.
-    """
-    try:
-        status = os.stat(path)
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
-
-
 def connect(path: str, *, create: bool) -> sqlite3.Connection:
     """Open a connection with our settings: no waiting inside SQLite, whose busy handler is unfair."""
     db = sqlite3.connect(
@@ -82,7 +71,11 @@ def connect(path: str, *, create: bool) -> sqlite3.Connection:
         check_same_thread=False,
         cached_statements=64,
     )
-    db.execute("PRAGMA synchronous = NORMAL")
+    try:
+        db.execute("PRAGMA synchronous = NORMAL")
+    except BaseException:
+        discard(db)
+        raise
     return db
 
 
@@ -134,6 +127,12 @@ def is_busy(error: sqlite3.Error) -> bool:
     """Whether it only means that somebody else is at it, so that asking again helps."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def is_unreadable(error: sqlite3.Error) -> bool:
+    """Whether SQLite can't make sense of what it reads: that is so, too, where an index has lost its log."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def explain(error: sqlite3.Error, path: str) -> LessorError:

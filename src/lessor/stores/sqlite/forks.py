@@ -19,6 +19,10 @@ class Pausing(Protocol):
         """Wait for what is under way, and close all connections; False: that took too long."""
         ...
 
+    def disconnect(self, path: str) -> None:
+        """Close the idle connections, if they are to this file."""
+        ...
+
     def resume(self) -> None:
         """Go on."""
         ...
@@ -29,6 +33,11 @@ _paused: list[Pausing] = []
 
 add = _stores.add
 discard = _stores.discard
+
+
+def stores() -> list[Pausing]:
+    """Return all stores of this process."""
+    return list(_stores)
 
 
 def _before() -> None:

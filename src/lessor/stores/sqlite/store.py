@@ -1,13 +1,13 @@
 """``sqlite:///relative.db`` or ``sqlite:////absolute.db``: leases for all processes of one host.
 
-It does not reach beyond the host, and deleting the file while it is in use lets two holders overlap until the older
-one's deadline. Every operation is one write transaction, so whatever order SQLite gives the transactions is the order
+It does not reach beyond the host, and deleting the file or its log while it is in use lets two holders overlap until the
+older one's deadline at most. Every operation is one write transaction, so whatever order SQLite gives the transactions is the order
 of the leases.
 """
 
 from __future__ import annotations
 
-import json
+import contextlib
 import os
 import random
 import sqlite3
@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING, TypeVar
 from lessor.core import rules
 from lessor.core.clock import SECOND
 from lessor.core.lease import TOKEN_LIMIT
-from lessor.core.ops import Acquire, Granted, Release, Released, Renew, Renewed, Summons, Unknown
+from lessor.core.ops import Acquire, Granted, Release, Released, Summons, Unknown
 from lessor.errors import ConfigError, LessorError, StoreUnavailable
 from lessor.stores.base import Capability, Guarantees
-from lessor.stores.sqlite import file, forks
+from lessor.stores.sqlite import companions, file, forks
+from lessor.stores.sqlite.companions import LogReplaced
 from lessor.stores.sqlite.subscription import SqliteSubscription
-from lessor.stores.sqlite.table import SqliteTable
+from lessor.stores.sqlite.table import SqliteTable, apply_all, highest_token
 from lessor.stores.sqlite.turn import Turn
 from lessor.stores.sqlite.wake import Post
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from lessor.core.lease import Contender, Record
     from lessor.core.ops import Notice, Op, Outcome
     from lessor.stores.base import StoreURL
+    from lessor.stores.sqlite.companions import Identity
 
 T = TypeVar("T")
 
@@ -43,8 +45,6 @@ OPEN_TIMEOUT = 5.0
 CLOSE_TIMEOUT = 1.0
 FORK_TIMEOUT = 10.0
 """Seconds that a fork waits for a call that is under way."""
-NOTICES_AT_ONCE = 64
-"""How many fit into one datagram, with the longest names there are."""
 COLLECT_EVERY = 256
 COLLECT_ROWS = 512
 QUICK_ACQUIRE = file.sql("acquire.sql")
@@ -52,10 +52,13 @@ QUICK_RELEASE = file.sql("release.sql")
 PLAIN_FROM = Acquire._fields.index("parent")
 PLAIN = Acquire("", "", "", 0)[PLAIN_FROM:]
 """What an acquire has there that has no parent, no grace and the like."""
-CHECK_EVERY_NS = SECOND // 100
+CHECK_EVERY_NS = SECOND // 1000
 """How often a loop of quick operations looks whether the file is still the same; all others look each time."""
 FIRST_PAUSE = 50e-6
 LONGEST_PAUSE = 2e-3
+
+
+REPLACED = "its write-ahead log was deleted or replaced while in use"
 
 
 class OtherBoot(Exception):  # noqa: N818 - no error: it leads to what has to be done first
@@ -80,7 +83,7 @@ class SqliteStore:
         | Capability.GRACE
         | Capability.PATTERNS
         | Capability.DELAY_SHOWN,
-        not_promised="exclusion across hosts, or after the file was deleted or replaced while in use",
+        not_promised="exclusion across hosts, or after the file or its log was deleted or replaced while in use",
     )
 
     def __init__(self, url: StoreURL, clock: Clock) -> None:
@@ -110,9 +113,9 @@ class SqliteStore:
             Release: self._quick_release,
         }
         self._closed = False
-        self._identity: tuple[int, int] | None = None
-        self._idle.append(self._retrying(self._open, self.give_up(OPEN_TIMEOUT)))
-        self._identity = file.identity(self._path)
+        self._identity: Identity = None
+        self._idle.append(self._retrying(self._open, self.give_up(OPEN_TIMEOUT), LogReplaced))
+        self._identity = companions.identity(self._path)
         if self._identity is None:
             raise StoreUnavailable("sqlite", f"{self._path} was deleted while it was opened")
         forks.add(self)
@@ -127,7 +130,7 @@ class SqliteStore:
                 return [outcome]
         give_up = self.give_up(timeout)
         try:
-            outcomes, notices, watchers = self._write(partial(_apply_all, ops=ops), give_up)
+            outcomes, notices, watchers = self._write(partial(apply_all, ops=ops), give_up)
         except LessorError as error:
             return [Unknown(error)] * len(ops)
         if notices or watchers:
@@ -168,7 +171,7 @@ class SqliteStore:
         """Close the connections; one that is in use is closed by whoever uses it."""
         in_turn = self._turn.take(CLOSE_TIMEOUT)
         self._closed = True
-        self._disconnect()
+        self.disconnect(self._path)
         self._post.close()
         forks.discard(self)
         if in_turn:
@@ -178,8 +181,14 @@ class SqliteStore:
         """Have no connection open until ``resume``: the process is about to fork."""
         paused = self._turn.take(FORK_TIMEOUT)
         if paused:
-            self._disconnect()
+            self.disconnect(self._path)
         return paused
+
+    def disconnect(self, path: str) -> None:
+        """Close the idle connections, if they are to this file."""
+        with contextlib.suppress(IndexError):
+            while path == self._path:
+                self._let_go(self._idle.pop())
 
     def resume(self) -> None:
         """Go on, with new connections."""
@@ -201,11 +210,11 @@ class SqliteStore:
             table = self._take(0)
             now = self._clock.host_ns()
             if now - self._checked_ns > CHECK_EVERY_NS:
-                self._check_same_file()
+                self._check_same_files(table)
                 self._checked_ns = now
             self._applied += 1
             return quick(table.db, op, now)
-        except (sqlite3.Error, LessorError):
+        except (sqlite3.Error, LessorError, LogReplaced):
             return None  # whatever it is, it will come up again, and be waited out or explained
         finally:
             if table is not None:
@@ -239,30 +248,41 @@ class SqliteStore:
         """Run the work in one write transaction; return its result, whom to call and who watches."""
         self._wait_for_turn(give_up)
         try:
-            table = self._take(give_up)
-            try:
-                while True:
-                    self._begin(table.db, give_up)
-                    now = self._clock.host_ns()  # with the lock held: what was decided before us is not after us
-                    if not table.begin(self._boot_id, now, self._clock.wall_us()):
-                        table.db.execute("COMMIT")
-                        continue
-                    result = work(table, now)
-                    highest = _highest_token(result)
-                    if highest > table.reserved:
-                        file.rollback(table.db)
-                        self._reserve(table.db, highest, give_up)
-                        continue
-                    watchers = table.log_events(now) if table.events else []
-                    self._maybe_collect(table, now)
-                    table.db.execute("COMMIT")
-                    return result, table.notices, watchers
-            except sqlite3.Error as error:
-                raise file.explain(error, self._path) from error
-            finally:
-                self._give(table)
+            while True:
+                table = self._take(give_up)
+                try:
+                    return self._transact(table, work, give_up)
+                except (sqlite3.Error, LogReplaced) as error:
+                    if companions.of(self._path) != table.companions:
+                        self._retire(table, give_up)
+                    elif isinstance(error, sqlite3.Error):
+                        raise file.explain(error, self._path) from error
+                    if self._clock.now() >= give_up:
+                        raise StoreUnavailable("sqlite", f"{self._path}: {REPLACED}") from error
+                finally:
+                    self._give(table)
         finally:
             self._turn.give()
+
+    def _transact(
+        self, table: SqliteTable, work: Callable[[SqliteTable, int], T], give_up: int
+    ) -> tuple[T, list[Notice], list[str]]:
+        while True:
+            self._begin(table, give_up)
+            now = self._clock.host_ns()  # with the lock held: what was decided before us is not after us
+            if not table.begin(self._boot_id, now, self._clock.wall_us()):
+                table.db.execute("COMMIT")
+                continue
+            result = work(table, now)
+            highest = highest_token(result)
+            if highest > table.reserved:
+                file.rollback(table.db)
+                self._reserve(table, highest, give_up)
+                continue
+            watchers = table.log_events(now) if table.events else []
+            self._maybe_collect(table, now)
+            table.db.execute("COMMIT")
+            return result, table.notices, watchers
 
     def _read(self, work: Callable[[SqliteTable, int], T], give_up: int) -> T:
         """Run the work on a snapshot."""
@@ -272,29 +292,31 @@ class SqliteStore:
                 table = self._take(give_up)
                 try:
                     return self._retrying(partial(self._snapshot, table, work), give_up)
-                except OtherBoot:
+                except (OtherBoot, LogReplaced):
                     pass
                 finally:
                     self._give(table)
             finally:
                 self._turn.give()
-            self._write(lambda _table, _now: None, give_up)  # carries the file over into this boot
-        raise StoreUnavailable("sqlite", f"{self._path} changes from boot to boot under our eyes")
+            self._write(lambda _table, _now: None, give_up)  # carries the file over into this boot, and to its new log
+        raise StoreUnavailable(
+            "sqlite", f"{self._path}: the boot ID or the write-ahead log changed twice during a read"
+        )
 
     def _snapshot(self, table: SqliteTable, work: Callable[[SqliteTable, int], T]) -> T:
-        self._check_same_file()
+        self._check_same_files(table)
         file.rollback(table.db)
         table.db.execute("BEGIN")
         if table.db.execute("SELECT boot_id FROM meta").fetchone()[0] != self._boot_id:
             raise OtherBoot
         return work(table, self._clock.host_ns())
 
-    def _begin(self, db: sqlite3.Connection, give_up: int) -> None:
+    def _begin(self, table: SqliteTable, give_up: int) -> None:
         """Get SQLite's write lock, waiting in short random pauses for other processes."""
         pause = FIRST_PAUSE
         while True:
             try:
-                db.execute("BEGIN IMMEDIATE")
+                table.db.execute("BEGIN IMMEDIATE")
                 break
             except sqlite3.OperationalError as error:
                 if not file.is_busy(error):
@@ -303,13 +325,14 @@ class SqliteStore:
                     raise StoreUnavailable("sqlite", f"{self._path} stayed locked by other processes") from error
             time.sleep(pause * random.random())
             pause = min(2 * pause, LONGEST_PAUSE)
-        self._check_same_file()
+        self._check_same_files(table)
 
-    def _reserve(self, db: sqlite3.Connection, token: int, give_up: int) -> None:
+    def _reserve(self, table: SqliteTable, token: int, give_up: int) -> None:
         """Put on disk, before any such token is granted, that tokens up to beyond this one may have been."""
+        db = table.db
         db.execute("PRAGMA synchronous = FULL")
         try:
-            self._begin(db, give_up)
+            self._begin(table, give_up)
             db.execute("UPDATE meta SET reserved = max(reserved, ?)", (token + TOKEN_BLOCK,))
             db.execute("COMMIT")
         finally:
@@ -333,45 +356,70 @@ class SqliteStore:
     def _take(self, give_up: int) -> SqliteTable:
         if self._closed:
             raise StoreUnavailable("sqlite", f"{self._path} is closed")
-        return self._idle.pop() if self._idle else self._retrying(self._open, give_up)
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return self._retrying(self._open, give_up, LogReplaced)
 
     def _give(self, table: SqliteTable) -> None:
         """Put a connection back, with no transaction open; one that can't be brought to that is not used again."""
+        if table.retired:
+            return
         if file.rollback(table.db) and not self._closed:
             self._idle.append(table)
         else:
-            table.db.close()
+            self._let_go(table)
 
-    def _disconnect(self) -> None:
-        while self._idle:
-            self._idle.pop().db.close()
+    def _let_go(self, table: SqliteTable) -> None:
+        if companions.of(self._path) == table.companions:
+            table.db.close()
+        else:
+            companions.discard(table.db)
+
+    def _retire(self, table: SqliteTable, give_up: int) -> None:
+        """Have no connection open in this process whose log was deleted, so that the next one opens all files anew.
+
+        SQLite has one index open for all connections of a process: those of other stores are closed too. One that is in
+        use finds out by itself.
+        """
+        table.retired = True
+        companions.retire(self._path, table.db, table.companions, max(0, give_up - self._clock.now()) / 2 / SECOND)
+        for store in forks.stores():
+            store.disconnect(self._path)
 
     def _open(self) -> SqliteTable:
         db = file.connect(self._path, create=self._identity is None)
         try:
             file.prepare(db, self._path, self._clock)
+            return SqliteTable(db, self._namespace, companions.opened(self._path))
         except BaseException:
-            db.close()
+            companions.discard(db)
             raise
-        return SqliteTable(db, self._namespace)
 
-    def _retrying(self, work: Callable[[], T], give_up: int) -> T:
+    def _retrying(self, work: Callable[[], T], give_up: int, *again: type[Exception]) -> T:
         """Do it, again while the file is locked, and explain what else goes wrong."""
         pause = FIRST_PAUSE
         while True:
             try:
                 return work()
             except sqlite3.Error as error:
-                if not file.is_busy(error) or self._clock.now() >= give_up:
+                passes = file.is_busy(error) or companions.is_barred(self._path)
+                passes = passes or (file.is_unreadable(error) and companions.retire_orphan(self._path))
+                if not passes or self._clock.now() >= give_up:
                     raise file.explain(error, self._path) from error
+            except again as error:
+                if self._clock.now() >= give_up:
+                    raise StoreUnavailable("sqlite", f"{self._path}: {REPLACED}") from error
             time.sleep(pause * random.random())
             pause = min(2 * pause, LONGEST_PAUSE)
 
-    def _check_same_file(self) -> None:
-        found = file.identity(self._path)
+    def _check_same_files(self, table: SqliteTable) -> None:
+        found = companions.identity(self._path)
         if found != self._identity:
             what = "deleted" if found is None else "replaced by another file"
             raise StoreUnavailable("sqlite", f"{self._path} was {what} while in use: reopen the store")
+        if companions.of(self._path) != table.companions:
+            raise LogReplaced
 
     # --- notices --------------------------------------------------------------------------------------------------
 
@@ -380,41 +428,10 @@ class SqliteStore:
         for address in watchers:
             self._post.send(address, b"")
         while notices:
-            leaving = [Release(n.resource, n.lease_id) for n in self._call(notices) if n.summons is Summons.RESERVED]
+            leaving = [
+                Release(n.resource, n.lease_id) for n in self._post.call(notices) if n.summons is Summons.RESERVED
+            ]
             try:
-                _, notices, _ = self._write(partial(_apply_all, ops=leaving), give_up) if leaving else ([], [], [])
+                _, notices, _ = self._write(partial(apply_all, ops=leaving), give_up) if leaving else ([], [], [])
             except LessorError:
                 return  # they drop out by themselves
-
-    def _call(self, notices: list[Notice]) -> list[Notice]:
-        """Send the notices, those for one client together; return those that reach nobody."""
-        by_address: dict[str, list[Notice]] = {}
-        for notice in notices:
-            by_address.setdefault(notice.address, []).append(notice)
-        unheard = []
-        for address, theirs in by_address.items():
-            for start in range(0, len(theirs), NOTICES_AT_ONCE):
-                some = theirs[start : start + NOTICES_AT_ONCE]
-                words = [[n.summons, n.resource, n.lease_id] for n in some]
-                if not self._post.send(address, json.dumps(words).encode()):
-                    unheard += some
-        return unheard
-
-
-def _apply_all(table: SqliteTable, now: int, *, ops: Sequence[Op]) -> list[Outcome]:
-    outcomes: list[Outcome] = []
-    for op in ops:
-        try:
-            if type(op) is Renew and table.renew(op, now):
-                outcomes.append(Renewed(op.ttl_ns))
-            else:
-                outcomes.append(rules.apply(table, op, now))
-        except ConfigError as error:
-            outcomes.append(Unknown(error))
-    return outcomes
-
-
-def _highest_token(result: object) -> int:
-    if not isinstance(result, list):
-        return 0
-    return max((o.token for o in result if type(o) is Granted), default=0)

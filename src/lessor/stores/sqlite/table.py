@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING
 
 from lessor.core import rules
 from lessor.core.entry import Entry
-from lessor.core.ops import Event
+from lessor.core.ops import Event, Granted, Renew, Renewed, Unknown
 from lessor.errors import ConfigError
 from lessor.stores.sqlite.file import sql
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from lessor.core.ops import EventKind, Notice, Renew
+    from lessor.core.ops import EventKind, Notice, Op, Outcome
+    from lessor.stores.sqlite.companions import Identity
 
 _RARE = ("state", "children_ended")
 """What has no column of its own, and goes into that of ``waiting``."""
@@ -45,9 +46,16 @@ TRIM_EVERY = 256
 class SqliteTable:
     """The leases of one namespace, through one connection. Good for one transaction after each ``begin``."""
 
-    def __init__(self, db: sqlite3.Connection, namespace: str) -> None:
+    retired = False
+    """Whether its log was deleted, so that it is closed, and must not be used any more."""
+
+    def __init__(
+        self, db: sqlite3.Connection, namespace: str, companions: tuple[Identity, Identity] = (None, None)
+    ) -> None:
         self.db = db
         self.namespace = namespace
+        self.companions = companions
+        """What else this connection has open, besides the main file."""
         self.floor = self.reserved = self.wall_us = self.watched_until_ns = 0
         self.events: list[Event] = []
         self.notices: list[Notice] = []
@@ -182,3 +190,24 @@ def _entry(row: tuple[object, ...]) -> Entry:
     if entry.waiting is not None:
         entry.take_rare(entry.waiting)  # type: ignore[arg-type]
     return entry
+
+
+def apply_all(table: SqliteTable, now: int, *, ops: Sequence[Op]) -> list[Outcome]:
+    """Carry out the operations, each by itself."""
+    outcomes: list[Outcome] = []
+    for op in ops:
+        try:
+            if type(op) is Renew and table.renew(op, now):
+                outcomes.append(Renewed(op.ttl_ns))
+            else:
+                outcomes.append(rules.apply(table, op, now))
+        except ConfigError as error:
+            outcomes.append(Unknown(error))
+    return outcomes
+
+
+def highest_token(result: object) -> int:
+    """Return the highest token that was granted; 0: none was."""
+    if not isinstance(result, list):
+        return 0
+    return max((o.token for o in result if type(o) is Granted), default=0)

@@ -8,14 +8,23 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import socket
 import threading
 import time
+from typing import TYPE_CHECKING
 
 from lessor.stores.doorbell import Doorbell
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lessor.core.ops import Notice
+
 MAX_DATAGRAM = 64 * 1024
+NOTICES_AT_ONCE = 64
+"""How many fit into one datagram, with the longest names there are."""
 FULL_RETRIES = 3
 FULL_PAUSE = 5e-4
 
@@ -40,6 +49,20 @@ class Post:
                 error = self._send(address, message)
         # One that stays full, or that we may not write to, is there, for all we know.
         return error not in (errno.ECONNREFUSED, errno.ENOENT)
+
+    def call(self, notices: Sequence[Notice]) -> list[Notice]:
+        """Send the notices, those for one client together; return those that reach nobody."""
+        by_address: dict[str, list[Notice]] = {}
+        for notice in notices:
+            by_address.setdefault(notice.address, []).append(notice)
+        unheard = []
+        for address, theirs in by_address.items():
+            for start in range(0, len(theirs), NOTICES_AT_ONCE):
+                some = theirs[start : start + NOTICES_AT_ONCE]
+                words = [[n.summons, n.resource, n.lease_id] for n in some]
+                if not self.send(address, json.dumps(words).encode()):
+                    unheard += some
+        return unheard
 
     def mailbox(self) -> Mailbox:
         """Open a mailbox of our own, and remove those of the dead."""
