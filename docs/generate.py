@@ -49,6 +49,7 @@ from lessor import (
     fencing,
     sim,
 )
+from lessor.core.timing import shown_drift
 from lessor.patterns.campaign import Campaign, Observation
 from lessor.patterns.campaign_async import AsyncCampaign, AsyncObservation
 from lessor.stores.base import Capability
@@ -83,7 +84,48 @@ def pages() -> dict[str, str]:
         "reference/api.md": api_page(),
         "reference/fencing.md": fencing_page(),
         "reference/sim.md": sim_page(),
+        **with_facts(),
     }
+
+
+# --- facts in pages that are written by hand ----------------------------------------------------------------------
+
+FACT = re.compile(r"(<!-- fact: ([^>]+) -->).*?(<!-- /fact -->)", re.DOTALL)
+"""``<!-- fact: drift of redis -->10 %<!-- /fact -->``: what stands in between is written by this script."""
+
+
+def with_facts() -> dict[str, str]:
+    """Return the pages that have facts in them, with what the code says now."""
+    found = {}
+    for folder in ("how-to", "explanation"):
+        for name in sorted(os.listdir(os.path.join(HERE, folder))):
+            if name.endswith(".md"):
+                with open(os.path.join(HERE, folder, name), encoding="utf-8") as file:
+                    text = file.read()
+                if FACT.search(text):
+                    found[f"{folder}/{name}"] = FACT.sub(lambda m: m[1] + fact(m[2]) + m[3], text)
+    return found
+
+
+def fact(asked: str) -> str:
+    """Return a fact about the stores, as text."""
+    known = {store.store: store for store in guarantees()}
+    if asked == "drift of all stores":
+        lines = [
+            "",
+            "| store | drift bound | safe time of 30 s | outage that a lease of 30 s survives |",
+            "|---|---|---|---|",
+        ]
+        for name, store in known.items():
+            timing = Timing.of(30, drift=store.drift)
+            safe, outage = timing.safe_ns / 1e9, (timing.safe_ns - timing.renew_every_ns) / 1e9
+            lines.append(f"| `{name}` | {shown_drift(store.drift)} | {safe:.1f} s | {outage:.0f} s |")
+        return "\n".join([*lines, ""])
+    what, _, name = asked.rpartition(" of ")
+    if what == "drift":
+        return shown_drift(known[name].drift)
+    assert what == "safe time of 10 s", f"no such fact: {asked}"
+    return f"{Timing.of(10, drift=known[name].drift).safe_ns / 1e9:.1f} s"
 
 
 # --- stores -------------------------------------------------------------------------------------------------------
@@ -120,7 +162,7 @@ def _guarantee_rows(store: Guarantees) -> list[tuple[str, str]]:
     return [
         ("**not promised**", f"**{store.not_promised}**"),
         ("expiry counts on", store.clock),
-        ("drift bound of that clock", f"{store.drift:.1%}"),
+        ("drift bound of that clock", shown_drift(store.drift)),
         ("tokens", store.tokens),
         ("failover", store.failover),
         ("order of waiters", store.waiting_order),

@@ -78,7 +78,7 @@ def test_the_refusals_have_the_inequality_and_its_numbers() -> None:
         "9 s + 3 * 1 s = 12 s",
         "9.7",
         "10 s",
-        "0.005",
+        "drift 0.5 %",
     ):
         assert part in str(availability.value)
     with pytest.raises(ConfigError) as safety:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from lessor.cli.durations import shown
 from lessor.cli.screen import Cell, Screen, pad
+from lessor.core.timing import shown_drift
 from lessor.stores.registry import guarantees
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def _fields(store: Guarantees) -> list[tuple[str, str]]:
     return [
         ("not promised", store.not_promised),
         ("expiry's clock", store.clock),
-        ("drift bound", f"{store.drift:.1%}"),
+        ("drift bound", shown_drift(store.drift)),
         ("tokens", store.tokens),
         ("failover", store.failover),
         ("waiting order", store.waiting_order),

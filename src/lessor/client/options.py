@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from lessor.core.clock import HOUR, SECOND
 from lessor.core.lease import encode_metadata, encode_state
 from lessor.core.ops import LONGEST_RESERVATION_NS, Release
-from lessor.core.timing import Renewal, Timing, to_ns
+from lessor.core.timing import Renewal, Timing, shown_drift, to_ns
 from lessor.errors import ConfigError
 from lessor.patterns.options import Options
 from lessor.runtime.cancellation import Cancellation
@@ -105,7 +105,8 @@ class TermsBook:
             raise ConfigError("the strategy of renewal is part of the Timing: say it there")
         elif ttl.drift < store.drift:
             raise ConfigError(
-                f"unsafe: the timing allows for a drift of {ttl.drift:g}, and {store.store} declares {store.drift:g}"
+                f"unsafe: the timing allows for a clock drift of {shown_drift(ttl.drift)}, and {store.store} declares "
+                f"{shown_drift(store.drift)}: make it with Timing.of(..., drift={store.drift:g})"
             )
         else:
             timing = ttl

@@ -62,6 +62,17 @@ FRACTION: Final = {
 }
 
 
+UNSLEWED_DRIFT: Final = 0.005
+"""The drift bound of clocks that are not slewed: those that holders, the embedded stores and our own nodes read."""
+SLEWED_DRIFT: Final = 0.10
+"""The drift bound of a server's CLOCK_REALTIME or CLOCK_MONOTONIC: chrony may slew either by 8 %."""
+
+
+def shown_drift(drift: float) -> str:
+    """Return a drift bound for people."""
+    return f"{drift * 100:g} %"
+
+
 def to_ns(duration: Duration, what: str) -> int:
     """Turn seconds or a timedelta into nanoseconds; anything else is refused."""
     if hasattr(duration, "total_seconds"):  # a timedelta: to import it only for this would cost 2 ms
@@ -79,7 +90,7 @@ def _s(ns: float) -> str:
 
 def _check_drift(drift: float) -> None:
     if not 0 <= drift < 0.5:
-        raise ConfigError(f"the drift bound is {drift}; it must be from 0 to below 0.5")
+        raise ConfigError(f"the drift bound is {drift:g} ({shown_drift(drift)}); it must be from 0 to below 0.5 (50 %)")
 
 
 class _Numbers(NamedTuple):
@@ -110,8 +121,7 @@ class Timing(_Numbers):
         """Check that the numbers work together."""
         if not MIN_TTL_NS <= ttl_ns <= MAX_TTL_NS:
             raise ConfigError(f"the TTL is {_s(ttl_ns)}; it must be from 0.05 s to 86400 s (24 h)")
-        if not 0 <= drift < 0.5:
-            raise ConfigError(f"the drift bound is {drift}; it must be from 0 to below 0.5")
+        _check_drift(drift)
         safe_ns = safe_span(ttl_ns, drift) - margin_ns
         timing = super().__new__(cls, ttl_ns, renew_every_ns, drift, round_trip_ns, margin_ns, renewal, safe_ns)
         timing._check_safety()
@@ -142,7 +152,7 @@ class Timing(_Numbers):
             raise ConfigError(
                 "a single failure may lose the lease: renew_every + round_trip + 2 * round_trip < safe time "
                 f"does not hold: {_s(self.renew_every_ns)} + {ATTEMPTS} * {_s(self.round_trip_ns)} = {_s(needed)}, "
-                f"and the safe time is {_s(self.safe_ns)} (TTL {_s(self.ttl_ns)}, drift {self.drift}, "
+                f"and the safe time is {_s(self.safe_ns)} (TTL {_s(self.ttl_ns)}, drift {shown_drift(self.drift)}, "
                 f"margin {_s(self.margin_ns)}). Take a longer TTL, renew earlier, or allow less time for an attempt."
             )
 
@@ -152,12 +162,16 @@ class Timing(_Numbers):
         ttl: Duration,
         *,
         renew_every: Duration | None = None,
-        drift: float = 0.005,
+        drift: float = UNSLEWED_DRIFT,
         round_trip: Duration | None = None,
         margin: Duration | None = None,
         renewal: Renewal | str = Renewal.THIRD,
     ) -> Self:
-        """Make it from seconds or timedeltas; what isn't given follows from the TTL. Hand it to ``acquire(ttl=...)``."""
+        """Make it from seconds or timedeltas; what isn't given follows from the TTL. Hand it to ``acquire(ttl=...)``.
+
+        ``drift`` must be at least the drift bound that the store declares, which ``lessor stores`` prints; the default
+        is the one of the embedded stores and of PaxosLease. A smaller one is refused by ``acquire``.
+        """
         return cls.from_ttl(
             to_ns(ttl, "the TTL"),
             drift=drift,
@@ -172,7 +186,7 @@ class Timing(_Numbers):
         cls,
         ttl_ns: int,
         *,
-        drift: float = 0.005,
+        drift: float = UNSLEWED_DRIFT,
         renewal: Renewal | str = Renewal.THIRD,
         renew_every_ns: int | None = None,
         round_trip_ns: int | None = None,

@@ -10,8 +10,9 @@ from random import Random
 from typing import NamedTuple
 
 from lessor.core.clock import MILLISECOND, SECOND
+from lessor.core.timing import UNSLEWED_DRIFT
 
-DRIFT = 0.005
+DRIFT = UNSLEWED_DRIFT
 
 
 class FaultKind(StrEnum):

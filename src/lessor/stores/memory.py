@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from lessor.core import rules
 from lessor.core.entry import Entry
 from lessor.core.ops import Notice, Unknown
+from lessor.core.timing import UNSLEWED_DRIFT
 from lessor.errors import ConfigError
 from lessor.stores.base import Capability, Guarantees
 
@@ -121,7 +122,7 @@ class MemoryStore:
     guarantees = Guarantees(
         store="memory",
         clock="the host's CLOCK_BOOTTIME",
-        drift=0.005,
+        drift=UNSLEWED_DRIFT,
         tokens="increase while the process lives, and beyond it by the wall clock",
         failover="none: it ends with the process",
         waiting_order="strict",

@@ -47,6 +47,7 @@ from lessor.core.paxos.messages import (
 )
 from lessor.core.paxos.riders import missing_or_more
 from lessor.core.paxos.slot import Slot
+from lessor.core.timing import UNSLEWED_DRIFT
 from lessor.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class Config(NamedTuple):
     id: str
     max_ttl_ns: int = 60 * SECOND
     max_lock_delay_ns: int = 60 * SECOND
-    drift: float = 0.005
+    drift: float = UNSLEWED_DRIFT
 
     @property
     def longest_span_ns(self) -> int:

@@ -15,6 +15,7 @@ import weakref
 from typing import TYPE_CHECKING
 
 from lessor.core.clock import SECOND
+from lessor.core.timing import SLEWED_DRIFT
 from lessor.errors import LessorError
 from lessor.stores.base import Capability, Guarantees
 from lessor.stores.etcd.address import EtcdAddress
@@ -43,7 +44,7 @@ class EtcdStore:
     guarantees = Guarantees(
         store="etcd",
         clock="the etcd leader's monotonic clock; in whole seconds, 2 at least, rounded up",
-        drift=0.10,
+        drift=SLEWED_DRIFT,
         tokens="the revision of the grant; increase while the cluster keeps its data, and beyond that above what the client has seen",
         failover="grants and tokens survive the loss of a minority; a new leader gives each lease its full time again",
         waiting_order="strict",

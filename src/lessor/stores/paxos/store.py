@@ -17,6 +17,7 @@ from lessor.core.clock import SECOND
 from lessor.core.ops import Acquire, Granted, Held, Release, Renew, Renewed, Revoke, Unknown
 from lessor.core.paxos.messages import Look, Scan
 from lessor.core.paxos.proposer import Proposer
+from lessor.core.timing import UNSLEWED_DRIFT
 from lessor.errors import LessorError
 from lessor.stores.base import Capability, Guarantees
 from lessor.stores.paxos.address import PaxosAddress
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from lessor.stores.paxos.subscription import PaxosSubscription
     from lessor.stores.paxos.tasks import Task
 
-DRIFT: Final = 0.005
 PAGE: Final = 1000
 KEEP_NS: Final = 60 * SECOND
 """How long something is known about a lease that nobody asks about any more."""
@@ -47,7 +47,7 @@ class PaxosStore:
     guarantees = Guarantees(
         store="paxos",
         clock="the slower of each node's CLOCK_MONOTONIC_RAW and CLOCK_BOOTTIME",
-        drift=DRIFT,
+        drift=UNSLEWED_DRIFT,
         tokens="increase for good, as long as fewer than a majority of the disks are lost at once",
         failover="grants and tokens survive the loss of a minority, and the restart of all",
         waiting_order="best effort",
@@ -207,7 +207,7 @@ class PaxosStore:
             engine = self._engine
             if wanted is None:  # somebody else has acquired it
                 wanted = Acquire(self._space + op.resource, op.lease_id, "", op.ttl_ns if isinstance(op, Renew) else 0)
-            proposer = Proposer(wanted, acceptors=engine.acceptors, drift=DRIFT, ballots=engine.ballots)
+            proposer = Proposer(wanted, acceptors=engine.acceptors, drift=UNSLEWED_DRIFT, ballots=engine.ballots)
         else:
             proposer = known[0]
             if wanted is not None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lessor.core.clock import MILLISECOND, SECOND
 from lessor.core.ops import Acquire, Held, Release, Renew, Unknown
+from lessor.core.timing import SLEWED_DRIFT
 from lessor.errors import LessorError
 from lessor.stores.answers import contenders, record
 from lessor.stores.base import Capability, Guarantees
@@ -63,7 +64,7 @@ class PostgresStore:
     guarantees = Guarantees(
         store="postgresql",
         clock="the server's wall clock (clock_timestamp)",
-        drift=0.10,
+        drift=SLEWED_DRIFT,
         tokens="durable: increase for as long as the database keeps its data, and beyond that by its wall clock",
         failover="a grant may be lost when a standby takes over that had not received it; none is lost with synchronous_standby_names",
         waiting_order="strict",

@@ -27,6 +27,7 @@ from lessor.core.ops import (
     Renewed,
     Unknown,
 )
+from lessor.core.timing import SLEWED_DRIFT
 from lessor.errors import ConfigError, LessorError
 from lessor.stores.answers import contenders, record, refusal
 from lessor.stores.base import Capability, Guarantees
@@ -62,7 +63,7 @@ class RedisStore:
     guarantees = Guarantees(
         store="redis",
         clock="the server's wall clock (TIME)",
-        drift=0.10,
+        drift=SLEWED_DRIFT,
         tokens="increase while the server keeps its data, and beyond that by its wall clock",
         failover=(
             "followed (Sentinel, Cluster); a grant may be lost when a replica takes over that had not received it, "

@@ -19,6 +19,7 @@ from lessor.core import rules
 from lessor.core.clock import SECOND
 from lessor.core.lease import TOKEN_LIMIT
 from lessor.core.ops import Acquire, Granted, Release, Released, Summons, Unknown
+from lessor.core.timing import UNSLEWED_DRIFT
 from lessor.errors import ConfigError, LessorError, StoreUnavailable
 from lessor.stores.base import Capability, Guarantees
 from lessor.stores.sqlite import companions, file, forks
@@ -71,7 +72,7 @@ class SqliteStore:
     guarantees = Guarantees(
         store="sqlite",
         clock="the host's CLOCK_BOOTTIME, time namespaces and reboots considered",
-        drift=0.005,
+        drift=UNSLEWED_DRIFT,
         tokens="survive kill -9, power loss and reboots; a deleted file is covered by the wall clock",
         failover="none: one host",
         waiting_order="strict",

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from lessor.core.clock import MILLISECOND, SECOND
 from lessor.core.ops import Acquire, Unknown
+from lessor.core.timing import SLEWED_DRIFT
 from lessor.errors import LessorError, StoreUnavailable
 from lessor.stores.base import Capability, Guarantees
 from lessor.stores.gathering import Gathering
@@ -41,7 +42,7 @@ class ZooKeeperStore:
     guarantees = Guarantees(
         store="zookeeper",
         clock="the leader's monotonic clock, and the client's own for leases that it doesn't renew",
-        drift=0.10,
+        drift=SLEWED_DRIFT,
         tokens="the zxid of the grant: increase as long as the ensemble keeps its data, and beyond that above what the asker has seen",
         failover="grants survive the loss of a minority of the servers, and the change of the leader",
         waiting_order="strict",
