@@ -70,7 +70,14 @@ def test_a_record_as_a_dict_can_be_written_as_json() -> None:
         "revoked": False,
         "reserved_for": None,
         "queue": [{"holder": "worker-2", "since": "2026-11-15T23:53:42.124Z", "priority": 5}],
+        "closed": None,
     }
+
+
+def test_a_record_of_a_closed_resource_says_why_as_plain_text() -> None:
+    said = STORED._replace(closed=lease.Closed.LOCK_DELAY).as_view().as_dict()
+    assert said["closed"] == "lock_delay"
+    assert type(said["closed"]) is str
 
 
 def test_an_event_as_a_dict_is_named_as_those_of_the_command_line() -> None:
@@ -85,8 +92,14 @@ def test_an_event_as_a_dict_is_named_as_those_of_the_command_line() -> None:
         "holder": "me",
         "at": "2026-11-15T23:53:42.124Z",
         "remaining": 2.0,
+        "closed_for": 0.0,
     }
     assert type(said["event"]) is str
+
+
+def test_a_release_says_for_how_long_the_resource_stays_closed() -> None:
+    event = ops.Event(EventKind.RELEASED, "x", 4, "me", GRANTED_US, 2_000_000_000).as_view()
+    assert (event.remaining, event.closed_for) == (0.0, 2.0)
 
 
 def test_a_leader_is_shown_by_the_record_of_the_elections_lease() -> None:
@@ -94,6 +107,7 @@ def test_a_leader_is_shown_by_the_record_of_the_elections_lease() -> None:
     assert leader == Leader("worker-1", 17, GRANTED)
     assert leader.as_dict() == {"holder": "worker-1", "token": 17, "since": "2026-11-15T23:53:42.124Z"}
     assert Leader.of(None) is None
+    assert Leader.of(STORED._replace(closed=lease.Closed.HOLD_AT_LEAST).as_view()) is None
 
 
 def test_views_are_values_that_can_be_pickled_hashed_and_replaced() -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from kazoo.exceptions import ConnectionLoss
 
+from lessor.core.lease import Closed
 from lessor.core.ops import (
     Acquire,
     Granted,
@@ -22,6 +23,7 @@ from lessor.core.ops import (
     Unknown,
 )
 from lessor.errors import ConfigError
+from lessor.stores.base import Capability
 from lessor.stores.zookeeper import family
 from lessor.testing.conformance.base import PATIENCE, new_id, ns, take, taken, until
 
@@ -31,6 +33,11 @@ if TYPE_CHECKING:
     from lessor.core.ops import Op, Outcome
     from lessor.stores.zookeeper import ZooKeeperStore
     from tests.stores.zookeeper.tree import Tree
+
+
+def why_closed(store: ZooKeeperStore, resource: str) -> Closed | None:
+    (record,) = store.read([resource], timeout=PATIENCE)
+    return record.closed if record is not None else None
 
 
 def do(store: ZooKeeperStore, op: Op) -> Outcome:
@@ -45,7 +52,10 @@ def test_a_minimum_hold_keeps_it_closed_after_the_release(opened: Callable[[], Z
     released = do(one, Release("job", lease_id))
     assert isinstance(released, Released)
     assert 0 < released.free_in_ns <= ns(3)
-    assert one.read(["job"], timeout=PATIENCE) == other.read(["job"], timeout=PATIENCE) == [None]
+    for seen in (one, other):
+        (record,) = seen.read(["job"], timeout=PATIENCE)
+        assert record is not None
+        assert record.closed is Closed.HOLD_AT_LEAST
     assert isinstance(take(other, "job", 30), Held)
     assert do(one, Renew("job", lease_id, 0, ns(30))) == Lost(Loss.RELEASED)
     until(lambda: isinstance(take(other, "job", 30), Granted), "its opening")
@@ -57,13 +67,58 @@ def test_a_lock_delay_keeps_it_closed_after_an_expiry_but_not_after_a_release(
     one, other = opened(), opened()
     lease_id = new_id()
     taken(one, "job", 0.3, lease_id, lock_delay_ns=ns(1))
-    until(lambda: one.read(["job"], timeout=PATIENCE) == [None], "the expiry")
-    assert isinstance(take(one, "job", 30), Held)
-    assert isinstance(take(other, "job", 30), Held)
+    until(lambda: why_closed(one, "job") is Closed.LOCK_DELAY, "the expiry")
     until(lambda: isinstance(take(other, "job", 30), Granted), "the end of the delay")
     taken(one, "free", 30, lease_id := new_id(), lock_delay_ns=ns(30))
     do(one, Release("free", lease_id))
     taken(other, "free", 30)
+
+
+def test_only_its_own_client_tells_a_lock_delay_from_a_lease_that_is_held(
+    opened: Callable[[], ZooKeeperStore],
+) -> None:
+    """So the store doesn't declare that it does. A plain revocation opens it for nobody, and one by force does."""
+    one, other = opened(), opened()
+    assert Capability.DELAY_SHOWN not in one.guarantees.capabilities
+    token = taken(one, "job", 0.3, lock_delay_ns=ns(20)).token
+    until(lambda: why_closed(one, "job") is Closed.LOCK_DELAY, "the expiry")
+    held, refused = take(other, "job", 30), do(one, Revoke("job"))
+    assert isinstance(held, Held)
+    assert isinstance(refused, Held)
+    assert (held.closed, refused.closed) == (None, Closed.LOCK_DELAY)
+    assert why_closed(other, "job") is None
+    assert isinstance(do(other, Revoke("job")), Released)
+    assert isinstance(take(other, "job", 30), Held)
+    assert do(other, Revoke("job", force=True)) == Released()
+    assert taken(other, "job", 30).token > token
+
+
+def test_by_force_its_own_client_ends_a_lock_delay(opened: Callable[[], ZooKeeperStore], tree: Tree) -> None:
+    one, other = opened(), opened()
+    token = taken(one, "job", 0.3, lock_delay_ns=ns(20)).token
+    until(lambda: why_closed(one, "job") is Closed.LOCK_DELAY, "the expiry")
+    assert do(one, Revoke("job", force=True)) == Released()
+    assert taken(other, "job", 30).token > token
+
+
+def test_what_is_opened_after_a_handover_is_kept_for_the_successor(opened: Callable[[], ZooKeeperStore]) -> None:
+    one, other = opened(), opened()
+    lease_id, heir = new_id(), new_id()
+    subscription = other.subscribe()
+    taken(one, "job", 30, lease_id, hold_at_least_ns=ns(30))
+    wanted = Acquire("job", heir, "heir", ns(30), queue=True, notify=subscription.address)
+    assert isinstance(do(other, wanted), Held)
+    do(one, Release("job", lease_id, successor="heir", reserve_ns=ns(30), state="left"))
+    assert do(other, Revoke("job")) == Released()
+    assert other.read(["job"], timeout=PATIENCE) == [None]
+    until(lambda: bool(subscription.get(1)), "the call")
+    for barging in (one, other):
+        held = take(barging, "job", 30)
+        assert isinstance(held, Held)
+        assert (held.by, held.closed) == ("", None)
+    granted = do(other, wanted)
+    assert isinstance(granted, Granted)
+    assert granted.state == "left"
 
 
 def test_a_named_successor_goes_first(opened: Callable[[], ZooKeeperStore]) -> None:
