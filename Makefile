@@ -5,6 +5,8 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 PEERS  := $(VENV)/.peers
 FUZZER := $(VENV)/.fuzzer
+# The tests start thousands of processes: none of them should compile the library again.
+unexport PYTHONDONTWRITEBYTECODE
 SITE   := $(VENV)-site
 
 .PHONY: help demo test test-all soak variants proof chaos sim fuzz lint bench docs picture site clean

@@ -6,7 +6,9 @@ and every process that a test starts would inherit that.
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.servers.postgres import PostgresServer
+
+# The tests start thousands of Python processes. Without a cache each of them would compile the library for itself.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 pytest_plugins = ["tests.timelimit"]
 pytest.register_assert_rewrite("lessor.testing")

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import multiprocessing
+import signal
+import threading
+from concurrent.futures import Future, ProcessPoolExecutor
+from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
 import pytest
 
 from lessor.cli.main import main
 from lessor.cli.sim import Progress
-from lessor.sim.seeds import Failure, Report
+from lessor.sim.seeds import Failure, Report, run
 from lessor.sim.tally import Tally
 
 if TYPE_CHECKING:
@@ -67,3 +71,20 @@ def test_a_timeline_shows_who_held_what(capsys: pytest.CaptureFixture[str], tmp_
 @pytest.mark.parametrize("words", [["run", "--seeds", "0"], ["run", "--jobs", "x"], ["replay"], ["replay", "x"], []])
 def test_what_makes_no_sense_is_refused(words: list[str]) -> None:
     assert main(["sim", *words]) == 64
+
+
+def test_ctrl_c_in_the_moment_in_which_the_processes_are_started_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    submit = ProcessPoolExecutor.submit
+    chunks: list[object] = []
+
+    def press_and_submit(pool: ProcessPoolExecutor, *task: Any) -> Future[Any]:
+        if not chunks:
+            signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+        chunks.append(task)
+        return submit(pool, *task)
+
+    monkeypatch.setattr(ProcessPoolExecutor, "submit", press_and_submit)
+    with pytest.raises(KeyboardInterrupt):
+        run(1000, 2, progress=lambda _: None)
+    assert len(chunks) < 100
+    assert multiprocessing.active_children() == []

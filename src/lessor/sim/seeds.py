@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from contextlib import contextmanager
 from itertools import islice
 from multiprocessing import get_context
 from typing import TYPE_CHECKING, NamedTuple
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 CHUNK = 10
 """Seeds that a process takes at a time."""
+LOOK = 0.1
+"""Seconds between two looks for a Ctrl-C."""
 
 
 class Failure(NamedTuple):
@@ -67,13 +70,24 @@ def _reports(chunks: list[tuple[int, int]], jobs: int) -> Iterator[Report]:
         return
     waiting = iter(chunks)
     # Spawned, since a fork copies whatever the caller's threads hold. One that dies ends it all, and says so.
-    with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
-        before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as they do from their start: Ctrl-C is for us
-        try:
-            running = {pool.submit(run_seeds, *chunk) for chunk in islice(waiting, 2 * jobs)}
-        finally:
-            signal.signal(signal.SIGINT, before)
-        while running:
-            done, running = wait(running, return_when=FIRST_COMPLETED)
+    with _uninterrupted() as interrupted, ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
+        running = {pool.submit(run_seeds, *chunk) for chunk in islice(waiting, 2 * jobs)}
+        while running and not interrupted():
+            done, running = wait(running, LOOK, return_when=FIRST_COMPLETED)
             running |= {pool.submit(run_seeds, *chunk) for chunk in islice(waiting, len(done))}
             yield from [one.result() for one in done]
+        pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[Callable[[], bool]]:
+    """Hold a Ctrl-C back until the end of the block; yield a function that tells whether there was one.
+
+    The pool can't be interrupted anywhere without harm. Its processes inherit the mask, so that a Ctrl-C, which the
+    terminal sends to all of them, is for this one only. Ignoring the signal meanwhile would lose it.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield lambda: signal.SIGINT in signal.sigpending()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
