@@ -70,10 +70,10 @@ MISSING = inspect.Parameter.empty
 STARS = {"VAR_POSITIONAL": "*", "VAR_KEYWORD": "**"}
 INTRODUCTION = """
 Import these from `lessor`. Durations are seconds, `int` or `float`, or a
-`timedelta`. Fields in `_ns` are nanoseconds, those in `_us` microseconds of the wall clock since 1970. `watch()` returns
-an iterator, to be used in a `with` or closed; its `gaps` counts how often events may have been missed. What
-`AsyncClient.acquire()` returns is awaited for the lease, or used in an `async with`; so are an `Opening[...]` for what it
-opens and, on the async face, a semaphore's `acquire()`.
+`timedelta`. What is read from a store has durations in seconds and times as aware datetimes in UTC, and its `as_dict()`
+makes JSON of it. Fields in `_ns`, of a `Timing`, are nanoseconds. `watch()` returns an iterator, to be used in a `with`
+or closed; its `gaps` counts how often events may have been missed. What `AsyncClient.acquire()` returns is a coroutine:
+await it for the lease, or use it in an `async with`. So is an `Opening[...]`, for what it opens.
 """
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import pickle
 from datetime import timedelta
 from fractions import Fraction
@@ -136,3 +137,19 @@ def test_durations(duration: Any, ns: int) -> None:
 def test_what_is_no_duration_is_refused(duration: Any) -> None:
     with pytest.raises(ConfigError, match="the TTL"):
         to_ns(duration, "the TTL")
+
+
+def test_the_numbers_in_seconds() -> None:
+    timing = Timing.of(10, renew_every=2, drift=0.1, round_trip=0.5, margin=0.25, renewal="eager")
+    assert (timing.ttl, timing.renew_every) == (10.0, 2.0)
+    said = timing.as_dict()
+    assert json.loads(json.dumps(said)) == said
+    assert said == {
+        "ttl": 10.0,
+        "renew_every": 2.0,
+        "drift": 0.1,
+        "round_trip": 0.5,
+        "margin": 0.25,
+        "renewal": "eager",
+        "safe": timing.safe,
+    }

@@ -25,7 +25,7 @@ def stores(args: argparse.Namespace) -> int:
     known = guarantees()
     screen = Screen()
     if args.json:
-        screen.line(json.dumps([_as_json(store) for store in known], indent=2, ensure_ascii=False))
+        screen.line(json.dumps([store.as_dict() for store in known], indent=2, ensure_ascii=False))
     elif screen.terminal:
         _print(screen, known)
     else:
@@ -33,25 +33,6 @@ def stores(args: argparse.Namespace) -> int:
             for name, value in _fields(store):
                 screen.line(f"{store.store}\t{name}\t{value}")
     return 0
-
-
-def _as_json(store: Guarantees) -> dict[str, object]:
-    return {
-        "store": store.store,
-        "clock": store.clock,
-        "drift": store.drift,
-        "tokens": store.tokens,
-        "failover": store.failover,
-        "waiting_order": store.waiting_order,
-        "platforms": store.platforms,
-        "capabilities": store.capabilities.names,
-        "not_promised": store.not_promised,
-        "min_ttl": store.min_ttl_ns / 1e9,
-        "max_ttl": store.max_ttl_ns / 1e9,
-        "max_ttl_by": store.max_ttl_by,
-        "max_batch": store.max_batch,
-        "max_metadata": store.max_metadata,
-    }
 
 
 def _fields(store: Guarantees) -> list[tuple[str, str]]:

@@ -209,6 +209,29 @@ class Timing(_Numbers):
             round_trip_ns = min(max(fits, MIN_ROUND_TRIP_NS), 5 * SECOND)
         return cls(ttl_ns, renew_every_ns, drift, round_trip_ns, margin_ns, renewal)
 
+    @property
+    def ttl(self) -> float:
+        """The TTL in seconds."""
+        return self.ttl_ns / SECOND
+
+    @property
+    def renew_every(self) -> float:
+        """Seconds from the start of one successful renewal to the next."""
+        return self.renew_every_ns / SECOND
+
+    @property
+    def safe(self) -> float:
+        """The safe time of a full TTL, in seconds."""
+        return self.safe_ns / SECOND
+
+    def as_dict(self) -> dict[str, float | str]:
+        """Return the numbers as a dict that ``json.dumps`` takes, in seconds."""
+        said: dict[str, float | str] = {
+            name.removesuffix("_ns"): value / SECOND if name.endswith("_ns") else value
+            for name, value in self._asdict().items()
+        }
+        return {**said, "renewal": str(self.renewal)}
+
     def at_least(self, ns: int) -> int:
         """Return how long a span is on the holder's clock at least that lasts so long on the store's."""
         return safe_span(ns, self.drift)

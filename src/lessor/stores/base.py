@@ -80,6 +80,13 @@ class Guarantees(NamedTuple):
     max_ttl_by: str = ""
     """What else bounds the longest TTL, as a rule far below that: known once the store is open."""
 
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields as a dict that ``json.dumps`` takes: TTLs in seconds, capabilities by name."""
+        said = self._asdict()
+        for bound in ("min_ttl", "max_ttl"):
+            said[bound] = said.pop(f"{bound}_ns") / 1e9
+        return {**said, "capabilities": self.capabilities.names}
+
 
 @runtime_checkable
 class Subscription(Protocol):
