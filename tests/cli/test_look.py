@@ -7,6 +7,8 @@ import select
 import signal
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.cli.processes import events, finish, until
 
 if TYPE_CHECKING:
@@ -186,3 +188,26 @@ def test_names_cannot_move_the_cursor(cli: Cli) -> None:
     with cli.client() as client, client.acquire("x\u202ey", metadata={"k": "\033[2J"}):
         assert "x\\u202ey" in cli("ls").stdout
         assert "\033" not in cli("show", "x\u202ey").stdout
+
+
+def test_a_child_has_no_ttl_of_zero(cli: Cli) -> None:
+    with cli.client() as client, client.acquire("up") as parent:
+        client.acquire("up/down", ttl=None, parent=parent)
+        assert cli("ls", "up/").stdout.split("\t")[4] == "parent's"
+        assert "ttl\tparent's\n" in cli("show", "up/down").stdout
+
+
+@pytest.mark.parametrize(
+    "words", [["ls"], ["ls", "--json"], ["show", "x"], ["stores"], ["completion", "bash"], ["--help"]]
+)
+def test_a_full_disk_is_told_in_one_line(cli: Cli, words: list[str]) -> None:
+    with cli.client() as client, client.acquire("x"), open("/dev/full", "w", encoding="utf-8") as full:
+        code, _, err = finish(cli.start(*words, stdout=full))
+    assert (code, err) == (74, "lessor: the output can't be written: No space left on device\n")
+
+
+def test_a_full_disk_for_messages_changes_no_exit_code(cli: Cli) -> None:
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        assert finish(cli.start("shwo", stderr=full))[0] == 64
+        assert finish(cli.start("run", "x", "--", "sh", "-c", "exit 3", stderr=full))[0] == 3
+        assert finish(cli.start("run", "-v", "x", "--", "sh", "-c", "exit 3", stderr=full))[0] == 3

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.cli.processes import BOUND, until
 
 if TYPE_CHECKING:
@@ -126,3 +128,31 @@ def test_ctrl_c_ends_a_simulation_in_several_processes_without_a_traceback(cli: 
     out, _ = process.communicate(timeout=BOUND)
     assert process.returncode == 130
     assert "Traceback" not in out
+
+
+LONG_HOST = "ip-10-132-17-201.eu-central-1.compute.internal:482913"
+LONG_NAME = "reports/nightly/a/name/that/goes/on/and/on/2026-11-17"
+
+
+@pytest.mark.parametrize("columns", [60, 80, 100, 200])
+def test_ls_fits_the_terminal(cli: Cli, columns: int) -> None:
+    with cli.client(holder=LONG_HOST) as client, client.acquire(LONG_NAME) as lease, client.acquire("short"):
+        process = lessor(cli, "ls", NO_COLOR="1", COLUMNS=str(columns))
+        out, _ = process.communicate(timeout=BOUND)
+        complete = cli("ls").stdout
+    head, first, second = out.splitlines()
+    assert max(map(len, (head, first, second))) <= columns
+    assert head.startswith("RESOURCE ")
+    assert "ENDS IN" in head
+    assert first.startswith("reports/")
+    assert ":482913" in first
+    assert second.startswith("short ")
+    assert (LONG_NAME in first) is (LONG_HOST in first) is (columns == 200)
+    assert complete.startswith(f"{LONG_NAME}\t{LONG_HOST}\t{lease.token}\t")  # in a pipe nothing is cut
+
+
+def test_a_short_ls_is_complete(cli: Cli) -> None:
+    with cli.client(holder="host:1") as client, client.acquire("x") as lease:
+        out, _ = lessor(cli, "ls", NO_COLOR="1", COLUMNS="80").communicate(timeout=BOUND)
+    assert out.split()[:8] == ["RESOURCE", "HOLDER", "TOKEN", "ENDS", "IN", "TTL", "HELD", "FOR"]
+    assert str(lease.token) in out

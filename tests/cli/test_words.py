@@ -134,3 +134,38 @@ def test_the_bash_script_completes(cli: Cli) -> None:
         assert complete("lessor show jobs/a:") == ["1"]
         assert complete(f"lessor --url {cli.url} show o") == ["other"]
     assert "true" in complete("lessor run x -- tru")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["shwo", "x"], "lessor: there is no subcommand 'shwo', did you mean show? (see: lessor --help)"),
+        (["xyz"], "lessor: there is no subcommand 'xyz': choose from run, ls, show, "),
+        (["run", "--tll", "3", "x", "--", "true"], "lessor: run: there is no option --tll, did you mean --ttl? (see: "),
+        (
+            ["run", "--hold-atleast=3", "x", "--", "true"],
+            "lessor: run: there is no option --hold-atleast, did you mean --hold-at-least?",
+        ),
+        (["show", "--jsn"], "lessor: show: there is no option --jsn, did you mean --json? (see: lessor show --help)"),
+        (["ls", "--ttl", "3"], "lessor: ls: there is no option --ttl (see: lessor ls --help)"),
+        (["run", "--pasword=qzsecret", "x", "--", "true"], "lessor: run: there is no option --pasword"),
+        (
+            ["run", "x", "--on-lost", "stpo", "--", "true"],
+            "lessor: run: argument --on-lost: invalid choice: 'stpo', did you mean stop?",
+        ),
+        (["cluster", "stat"], "lessor: cluster: argument start|status: invalid choice: 'stat', did you mean "),
+        (["sim", "runn"], "lessor: sim: there is no subcommand 'runn', did you mean run?"),
+        (["sim", "run", "--seed", "3"], "lessor: sim: there is no option --seed, did you mean --seeds?"),
+    ],
+)
+def test_what_was_probably_meant_is_named(cli: Cli, words: list[str], says: str) -> None:
+    done = cli(*words)
+    assert (done.returncode, done.stdout) == (64, "")
+    assert done.stderr.startswith(says)
+    assert len(done.stderr.splitlines()) == 1
+    assert "qzsecret" not in done.stderr
+
+
+def test_options_of_the_command_are_its_own(cli: Cli) -> None:
+    assert cli("run", "x", "--", "echo", "--tll").stdout == "--tll\n"
+    assert cli("ls", "--", "--tll").returncode == 0

@@ -168,7 +168,9 @@ def status(args: argparse.Namespace) -> int:
             "NODE", "AT", "STATE", "VOTES", "SILENT FOR", "LEASES", "WAITING", "FLOOR", "HIGH-WATER MARK", "CONNECTIONS",
             "UP", "CLOCKS",
         )  # fmt: skip
-        screen.table(head, [_row(node, why) for node, why in zip(found, against, strict=True)])
+        rows = [_row(node, why) for node, why in zip(found, against, strict=True)]
+        drop = ("HIGH-WATER MARK", "FLOOR", "CLOCKS", "CONNECTIONS", "WAITING", "UP", "SILENT FOR")
+        screen.table(head, rows, cut=["NODE", "AT"], drop=drop)
         Screen(sys.stderr).line(_summary(votes, needed, len(found)))
     return 0 if votes >= needed else NOTHING
 

@@ -12,6 +12,8 @@ UNAVAILABLE: Final = 69
 INTERNAL: Final = 70
 DISK: Final = 74
 """``node``: its data folder can't be read or written; `DiskError` says so."""
+OUTPUT: Final = 74
+"""The output can\'t be written, as on a full disk."""
 NOT_ACQUIRED: Final = 75
 CONFIG: Final = 78
 LOST: Final = 79

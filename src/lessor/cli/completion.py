@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from importlib.resources import files
 from typing import NamedTuple
 
 from lessor.cli.parser import PREFIX, RESOURCE, make_parser
+from lessor.cli.screen import Screen
 
 
 class Option(NamedTuple):
@@ -33,7 +33,7 @@ def completion(args: argparse.Namespace) -> int:
     """Print the script."""
     general, nouns = _describe(make_parser())
     script = {"bash": _bash, "zsh": _zsh, "fish": _fish}[args.shell](general, nouns)
-    sys.stdout.write(script)
+    Screen().write(script)
     return 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sys
@@ -9,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from lessor.cli import codes
 from lessor.cli.complaints import Complaint
-from lessor.cli.parser import UsageError, make_parser, split
+from lessor.cli.parser import UsageError, check_options, make_parser, split
+from lessor.cli.screen import OutputError, Screen
 from lessor.errors import LessorError
 
 if TYPE_CHECKING:
@@ -21,16 +23,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     _prepare_output()
     try:
-        code = _dispatch(list(sys.argv[1:] if argv is None else argv))
-        sys.stdout.flush()
+        return _run(list(sys.argv[1:] if argv is None else argv))
+    finally:
+        _give_up_output()
+
+
+def _run(argv: list[str]) -> int:
+    try:
+        try:
+            code = _dispatch(argv)
+        except SystemExit as done:  # argparse has printed the help or the version
+            code = int(done.code or 0)
+        Screen().write("")
     except KeyboardInterrupt:
         if sys.stderr.isatty():
             sys.stderr.write("\n")  # after the terminal's ^C
         return codes.SIGNAL + 2
-    except BrokenPipeError:
-        # Whoever read us has seen enough. Python would complain when it flushes at the end, so give it nothing to flush.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # the reader has seen enough
         return codes.SIGNAL + 13
+    except OutputError as error:
+        return Complaint(f"the output can't be written: {error}", "", codes.OUTPUT).show()
     except UsageError as error:
         return Complaint(error.text, error.hint, codes.USAGE).show()
     except LessorError as error:
@@ -44,7 +56,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _dispatch(argv: list[str]) -> int:
     head, command = split(argv)
-    args, unknown = make_parser().parse_known_args(head)
+    parser = make_parser()
+    check_options(parser, head)
+    args, unknown = parser.parse_known_args(head)
     if unknown:
         where = "; what to run goes after --" if args.noun == "run" and command is None else ""
         raise UsageError(f"lessor {args.noun}", f"too much: {' '.join(unknown)}{where}")
@@ -117,6 +131,18 @@ def _prepare_output() -> None:
     if not log.handlers:
         log.addHandler(_OneLine())
         log.propagate = False
+
+
+def _give_up_output() -> None:
+    """Drop what can't be written. Python would try again at its end, complain, and change the exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            with contextlib.suppress(OSError, ValueError):
+                null = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(null, stream.fileno())
+                os.close(null)
 
 
 class _OneLine(logging.Handler):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from typing import NoReturn
+import itertools
+from typing import Any, NoReturn
 
 from lessor.cli.codes import RUN_EPILOG
 from lessor.cli.durations import duration, some_words, words
+from lessor.cli.screen import Screen
 
 RESOURCE = "RESOURCE"
 PREFIX = "PREFIX"
@@ -34,6 +36,21 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Refuse what was typed."""
         raise UsageError(self.prog, message)
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Print help and version; argparse itself would hide that it can't."""
+        Screen(file).write(message)
+
+    def _check_value(self, action: argparse.Action, value: object) -> None:
+        """Refuse a word that isn't one of those to choose from, and name the nearest one."""
+        if action.choices is None or value in action.choices:
+            return
+        choices = [str(choice) for choice in action.choices]
+        near = _nearest(str(value), choices)
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - argparse has no other way to tell
+            instead = near or f": choose from {', '.join(choices)}"
+            raise UsageError(self.prog, f"there is no subcommand {value!r}{instead}")
+        raise argparse.ArgumentError(action, f"invalid choice: {value!r}{near} (choose from {', '.join(choices)})")
 
 
 def make_parser() -> Parser:
@@ -100,17 +117,52 @@ def make_parser() -> Parser:
     return parser
 
 
-def split(argv: list[str]) -> tuple[list[str], list[str] | None]:
-    """Take COMMAND off: all that follows the first ``--`` of ``run``. None: there is no ``--``."""
-    words_before = argv[: argv.index("--")] if "--" in argv else argv
-    noun, skip = None, False
-    for word in words_before:
+def check_options(parser: argparse.ArgumentParser, argv: list[str]) -> None:
+    """Refuse an option that the subcommand doesn't have, and name the nearest one. Values are not repeated."""
+    noun = _noun(argv)
+    nouns = next(a.choices for a in parser._actions if isinstance(a, argparse._SubParsersAction))  # noqa: SLF001
+    if noun not in nouns:
+        return
+    known = {*parser._option_string_actions, *_options(nouns[noun])}  # noqa: SLF001 - as above
+    for word in itertools.takewhile(lambda word: word != "--", argv):
+        name = word.partition("=")[0]
+        if name.startswith("--") and name not in known:
+            raise UsageError(f"lessor {noun}", f"there is no option {name}{_nearest(name, sorted(known))}")
+
+
+def _options(parser: argparse.ArgumentParser) -> set[str]:
+    """Return the options of a parser and of those below it."""
+    found = set(parser._option_string_actions)  # noqa: SLF001 - as above
+    for action in parser._actions:  # noqa: SLF001 - as above
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - as above
+            found.update(*(_options(below) for below in action.choices.values()))
+    return found
+
+
+def _nearest(word: str, known: list[str]) -> str:
+    """Return a question after the word that may have been meant; nothing if none is near."""
+    from difflib import get_close_matches  # noqa: PLC0415 - for errors only
+
+    bare = {name.lstrip("-"): name for name in known}
+    near = get_close_matches(word.lstrip("-"), bare, 1)
+    return f", did you mean {bare[near[0]]}?" if near else ""
+
+
+def _noun(words: list[str]) -> str | None:
+    """Return the subcommand: the first word that is neither an option nor the store's URL."""
+    skip = False
+    for word in words:
         if skip or word.startswith("-"):
             skip = word == "--url" and not skip
             continue
-        noun = word
-        break
-    if noun != "run" or "--" not in argv:
+        return word
+    return None
+
+
+def split(argv: list[str]) -> tuple[list[str], list[str] | None]:
+    """Take COMMAND off: all that follows the first ``--`` of ``run``. None: there is no ``--``."""
+    words_before = argv[: argv.index("--")] if "--" in argv else argv
+    if _noun(words_before) != "run" or "--" not in argv:
         return argv, None
     return words_before, argv[len(words_before) + 1 :]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import sys
@@ -20,6 +21,13 @@ if TYPE_CHECKING:
 STYLES: Final = {
     "bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "magenta": "35", "cyan": "36",
 }  # fmt: skip
+
+NARROWEST: Final = 20
+"""Columns to which a name may be shortened."""
+
+
+class OutputError(Exception):
+    """The output can't be written."""
 
 
 class Screen:
@@ -43,23 +51,36 @@ class Screen:
 
     def line(self, text: str = "") -> None:
         """Print a line, and make sure that whoever reads has it."""
-        self._stream.write(text + "\n")
-        self._stream.flush()
+        self.write(text + "\n")
 
-    def table(self, head: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
-        """Print rows under a head; without a terminal, tab-separated and without the head."""
-        if not self.terminal:
-            for row in rows:
-                self._stream.write("\t".join(cell.text for cell in row) + "\n")
+    def write(self, text: str) -> None:
+        """Print text. Raises `OutputError` on a full disk, and `BrokenPipeError` when nobody reads any more."""
+        try:
+            self._stream.write(text)
             self._stream.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise OutputError(error.strerror or str(error)) from error
+
+    def table(
+        self, head: Sequence[str], rows: Sequence[Sequence[Cell]], *, cut: Sequence[str] = (), drop: Sequence[str] = ()
+    ) -> None:
+        """Print rows under a head; without a terminal, tab-separated, complete and without the head.
+
+        Where the terminal is too narrow, the columns in ``cut`` are shortened, and those in ``drop`` left out, in that
+        order, empty ones first.
+        """
+        if not self.terminal:
+            self.write("".join("\t".join(cell.text for cell in row) + "\n" for row in rows))
             return
-        texts = [list(head), *([cell.text for cell in row] for row in rows)]
-        widths = [max(width(row[column]) for row in texts) for column in range(len(head))]
-        self.line(self.paint("  ".join(pad(title, w) for title, w in zip(head, widths, strict=True)).rstrip(), "bold"))
+        widths = _fit(head, rows, self.columns, cut, drop)
+        self.line(self.paint("  ".join(pad(head[at], w) for at, w in widths.items()).rstrip(), "bold"))
+        ellipsis = "\u2026" if str(self._stream.encoding).lower().startswith("utf") else "~"
         for row in rows:
             cells = [
-                self.paint(pad(cell.text, w, right=cell.right), *cell.styles)
-                for cell, w in zip(row, widths, strict=True)
+                self.paint(pad(shorten(row[at].text, w, ellipsis), w, right=row[at].right), *row[at].styles)
+                for at, w in widths.items()
             ]
             self.line("  ".join(cells).rstrip())
 
@@ -73,6 +94,38 @@ class Cell:
         self.text = plain(str(text))
         self.styles = styles
         self.right = right
+
+
+def _fit(
+    head: Sequence[str], rows: Sequence[Sequence[Cell]], columns: int, cut: Sequence[str], drop: Sequence[str]
+) -> dict[int, int]:
+    """Return which columns are shown, and how wide each is."""
+    widths = {at: max([width(title), *(width(row[at].text) for row in rows)]) for at, title in enumerate(head)}
+    least = {at: min(w, NARROWEST) if head[at] in cut else w for at, w in widths.items()}
+    empty = [title for at, title in enumerate(head) if not any(row[at].text for row in rows)]
+    for title in (*empty, *drop):
+        if sum(least.values()) + 2 * (len(least) - 1) <= columns:
+            break
+        least.pop(head.index(title), None)
+    spare = columns - sum(least.values()) - 2 * (len(least) - 1)
+    for count, at in zip(range(len(least), 0, -1), sorted(least, key=lambda at: widths[at] - least[at]), strict=True):
+        more = min(widths[at] - least[at], max(0, spare) // count)
+        least[at] += more
+        spare -= more
+    return least
+
+
+def shorten(text: str, columns: int, ellipsis: str) -> str:
+    """Return the text, without its middle if it is too wide: names differ in their ends."""
+    if width(text) <= columns:
+        return text
+    start, end = "", ""
+    for turn in itertools.count():
+        more = text[len(start)] if turn % 2 == 0 else text[-1 - len(end)]
+        if width(start) + width(end) + width(more) + 1 > columns:
+            return start + ellipsis + end
+        start, end = (start + more, end) if turn % 2 == 0 else (start, more + end)
+    raise AssertionError("it returns")
 
 
 def plain(text: str) -> str:

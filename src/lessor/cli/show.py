@@ -29,7 +29,10 @@ def ls(args: argparse.Namespace) -> int:
         screen.line(json.dumps([record.as_dict() for record in records], indent=2, ensure_ascii=False))
     elif records or not screen.terminal:
         head = ("RESOURCE", "HOLDER", "TOKEN", "ENDS IN", "TTL", "HELD FOR", "WAITING", "NOTE")
-        screen.table(head, [_row(record) for record in records])
+        rows = [_row(record) for record in records]
+        screen.table(
+            head, rows, cut=["RESOURCE", "HOLDER", "NOTE"], drop=["TTL", "TOKEN", "HELD FOR", "WAITING", "NOTE"]
+        )
     else:
         screen.line(screen.paint("nothing is held here", "dim"))
     return 0
@@ -93,13 +96,18 @@ def _note(record: Record) -> str:
     return f"reserved for {record.reserved_for}" if record.reserved_for else ""
 
 
+def _ttl(record: Record) -> str:
+    """Return the TTL. A child without one of its own lasts as long as its parent."""
+    return "parent's" if record.parent and not record.ttl else shown(record.ttl)
+
+
 def _row(record: Record) -> list[Cell]:
     return [
         Cell(record.resource, "cyan"),
         Cell(record.holder),
         Cell(record.token, "dim"),
         Cell(shown(record.remaining), "yellow" if record.revoked or record.closed else "green", right=True),
-        Cell(shown(record.ttl), right=True),
+        Cell(_ttl(record), right=True),
         Cell("" if record.closed else ago(record.granted), right=True),
         Cell(len(record.queue), *(["magenta"] if record.queue else ["dim"]), right=True),
         Cell(_note(record), "yellow"),
@@ -112,7 +120,7 @@ def _print(screen: Screen, record: Record) -> None:
         ("holder", plain(record.holder)),
         ("token", str(record.token)),
         ("ends in", screen.paint(f"{shown(record.remaining)} unless renewed", "green")),
-        ("ttl", shown(record.ttl)),
+        ("ttl", _ttl(record)),
         ("granted", f"{clock_time(record.granted)} ({ago(record.granted)} ago)"),
         ("renewals", f"{record.renewals}"),
     ]
