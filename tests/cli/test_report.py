@@ -46,7 +46,8 @@ def test_json_tells_that_the_lease_was_not_acquired(cli: Cli) -> None:
     ],
 )
 def test_json_tells_errors(cli: Cli, words: list[str], code: int, kind: str) -> None:
-    got, (event,) = told(cli, *words)
+    got, found = told(cli, *words)
+    event = found[-1]  # a store that didn't answer may be warned of before
     assert (got, event["event"], event["code"], event["kind"]) == (code, "error", code, kind)
     assert event["message"]
 
