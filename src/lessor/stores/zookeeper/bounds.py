@@ -54,6 +54,15 @@ def probe(address: ZooKeeperAddress, limit: Limit) -> Bounds:
     raise StoreUnavailable("zookeeper", f"{address}: no server answers{why}")
 
 
+def takes_sessions(address: ZooKeeperAddress, node: tuple[str, int], limit: Limit) -> bool:
+    """Whether the server lets somebody in who has no session, and has seen nothing."""
+    try:
+        _negotiated(address, node, TOO_LITTLE_MS, limit)
+    except OSError:
+        return False
+    return True
+
+
 def _connect(address: ZooKeeperAddress, node: tuple[str, int], limit: Limit) -> socket.socket:
     try:
         return connect(node, node[0], limit, **address.settings)

@@ -14,17 +14,18 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
-from kazoo.exceptions import ConnectionDropped
+from kazoo.exceptions import ConnectionDropped, SessionExpiredError
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.connection import CLOSE_RESPONSE, ConnectionHandler
 from kazoo.protocol.serialization import ReplyHeader, int_int_struct, int_struct
 
+from lessor.core.clock import MILLISECOND
 from lessor.stores.limit import Limit
 from lessor.stores.zookeeper.sockets import connect
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from lessor.core.clock import Clock
 
@@ -37,13 +38,14 @@ LAST_XID: Final = 2**31 - 1
 class Handler(SequentialThreadingHandler):  # type: ignore[misc]
     """Kazoo's threads, with a cheaper way to wait for a socket than an epoll of its own each time."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, takes_sessions: Callable[[tuple[str, int]], bool]) -> None:
         super().__init__()
-        self._clock = clock
+        self.clock = clock
+        self.takes_sessions = takes_sessions
 
     def create_connection(self, address: tuple[str, int], hostname: str, timeout: float, **tls: Any) -> socket.socket:
         """Connect in our own way."""
-        return connect(address, hostname, Limit(self._clock, timeout), **tls)
+        return connect(address, hostname, Limit(self.clock, timeout), **tls)
 
     def select(
         self, readers: Sequence[Any], writers: Sequence[Any], _others: Sequence[Any], timeout: float | None = None
@@ -96,6 +98,8 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
         """Held by whoever sends, so that requests are answered in the order in which they are remembered."""
         self._unsent = b""
         self._is_open = False
+        self._turned_away_ns: int | None = None
+        """Since when servers close the connection instead of answering; None while they don't."""
 
     def start(self) -> None:
         """Begin, with a thread of its own."""
@@ -140,10 +144,29 @@ class Connection(ConnectionHandler):  # type: ignore[misc]
     def _connect(self, host: str, hostip: str, port: int) -> tuple[float, float]:
         self._received = self._unsent = b""
         self._answers.clear()
-        read_timeout, connect_timeout = super()._connect(host, hostip, port)
+        try:
+            read_timeout, connect_timeout = super()._connect(host, hostip, port)
+        except ConnectionDropped:
+            if self._socket is not None and self._is_behind((hostip, port)):
+                raise SessionExpiredError from None
+            raise
+        self._turned_away_ns = None
         self.negotiated_ms = round(read_timeout * 3 / 2)
         self._is_open = not isinstance(self._socket, ssl.SSLSocket)  # which can't be read and written at once
         return read_timeout, connect_timeout
+
+    def _is_behind(self, server: tuple[str, int]) -> bool:
+        """Whether the server's data is older than what this session has seen, and no other server has newer.
+
+        A server refuses such a session, by closing the connection; so does one without a leader, for a while. One that
+        was put back to older data refuses it for ever. So it is given up, once it would have expired, and with it all
+        of its leases, where the server lets somebody in who has seen nothing. The next session begins afresh.
+        """
+        handler, now = self.handler, self.handler.clock.now()
+        if self._turned_away_ns is None:
+            self._turned_away_ns = now
+        waited = now - self._turned_away_ns >= self.negotiated_ms * MILLISECOND
+        return bool(self.client._session_id and waited and handler.takes_sessions(server))
 
     def _send_request(self, _read_timeout: float, connect_timeout: float) -> None:
         """Send all that waits. Whatever is lost on the way is answered with the loss of the connection."""

@@ -185,8 +185,7 @@ class Desk:
             try:
                 if deleted:
                     self._make_all(session, until)
-                if self.root is None:
-                    self.read_root(session, until)
+                self.read_root(session, until)  # whoever has put the servers' data back has changed it, too
                 if beats:
                     path = self.layout.session(session_id)
                     with contextlib.suppress(NodeExistsError):

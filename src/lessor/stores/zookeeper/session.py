@@ -14,6 +14,8 @@ from kazoo.protocol.states import KazooState, KeeperState
 
 from lessor.core.clock import MILLISECOND, SECOND
 from lessor.errors import StoreUnavailable
+from lessor.stores.limit import Limit
+from lessor.stores.zookeeper.bounds import takes_sessions
 from lessor.stores.zookeeper.connection import Connection, Handler
 from lessor.stores.zookeeper.trouble import login_refused
 from lessor.stores.zookeeper.wire import Multi
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
 CLOSE_BOUND: Final = 0.5
 """Seconds that a server has to say goodbye."""
+PROBE: Final = 1.0
+"""Seconds that a server has to let somebody in."""
 LONGEST_SILENCE_NS: Final = 2 * SECOND
 RECONNECT: Final = {"max_tries": -1, "delay": 0.02, "backoff": 2, "max_jitter": 0.3, "max_delay": 0.5}
 
@@ -74,7 +78,7 @@ class Session:
         self.ready_id = 0
         """The session for which all is prepared."""
         self._client = _Client(
-            handler=Handler(clock),
+            handler=Handler(clock, self._takes_sessions),
             hosts=address.hosts,
             timeout=timeout_ms / 1000,
             connection_retry=RECONNECT,
@@ -185,6 +189,9 @@ class Session:
             if end is not None:
                 with contextlib.suppress(OSError):
                     end.close()
+
+    def _takes_sessions(self, server: tuple[str, int]) -> bool:
+        return takes_sessions(self._address, server, Limit(self._clock, PROBE))
 
     def _is_news(self, record: logging.LogRecord) -> bool:
         """Whether kazoo says something new. What it says before the first connection is in the error that follows."""

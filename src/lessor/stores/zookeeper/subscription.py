@@ -187,9 +187,11 @@ class ZooKeeperSubscription:
         main.call(Sync(folder))
         names, stat = main.call(GetChildren2(folder, self._on_event)).get(timeout=TIMEOUT)
         names.sort(key=sequence)
-        if self._last is None:
-            # Events are numbered by how many nodes the folder had so far; ZooKeeper shows that together with deletions.
-            self._last = (stat.children_version + stat.children_count) // 2 - 1
+        # Events are numbered by how many nodes the folder had so far; ZooKeeper shows that together with deletions.
+        newest = (stat.children_version + stat.children_count) // 2 - 1
+        if self._last is None or newest < self._last:
+            self._missed |= self._last is not None  # the servers were put back to older data
+            self._last = newest
             return
         fresh = [name for name in names if sequence(name) > self._last]
         calls = [(name, main.call(GetData(f"{folder}/{name}", None))) for name in fresh]
