@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from lessor.core.clock import MILLISECOND, SECOND
-from lessor.core.schedule import JITTER, Latency, Schedule, attempt_timeout, interval, renew_at, retry_at
+from lessor.core.schedule import Latency, Schedule, attempt_timeout, interval, last_useful, renew_at, retry_at
 from lessor.core.timing import MAX_TTL_NS, MIN_TTL_NS, Renewal, Timing
 
 keys = st.integers(0, 9)
@@ -86,7 +88,20 @@ def test_a_renewal_is_due_within_its_interval_and_at_most_a_jitter_early(
 ) -> None:
     timing = Timing.from_ttl(ttl, renewal=renewal)
     due = renew_at(timing, sent, timing.safe_ns, Latency(), jitter)
-    assert sent + timing.renew_every_ns * (1 - JITTER) - 1 <= due <= sent + timing.renew_every_ns
+    assert sent + timing.renew_every_ns * (1 - timing.jitter) - 1 <= due <= sent + timing.renew_every_ns
+
+
+@given(jitters, st.floats(0, 0.9))
+def test_the_jitter_can_be_set(chance: float, jitter: float) -> None:
+    timing = Timing.from_ttl(30 * SECOND, jitter=jitter)
+    due = renew_at(timing, 0, timing.safe_ns, None, chance)
+    assert due == pytest.approx(timing.renew_every_ns * (1 - jitter * chance), abs=2)
+
+
+def test_clients_that_begin_together_spread_over_almost_a_third_of_the_interval() -> None:
+    timing = Timing.of(3)
+    dues = [renew_at(timing, 0, timing.safe_ns, None, client / 7) for client in range(8)]
+    assert max(dues) - min(dues) > 0.25 * SECOND
 
 
 @given(ttls, renewals, st.integers(0, 10**12))
@@ -138,19 +153,55 @@ def test_the_measured_latency_stays_within_what_was_measured(latencies: list[int
     assert latency.samples == len(latencies)
 
 
-@given(ttls, renewals, st.integers(0, 10**9), st.integers(1, 50), jitters)
-def test_after_a_failure_at_least_two_more_attempts_fit(
-    ttl: int, renewal: Renewal, into: int, failures: int, jitter: float
+def attempts(timing: Timing, chance: float, *, silent: bool) -> list[int]:
+    """Return when a lease is renewed, in virtual time, on a store that never answers, or that refuses at once."""
+    deadline = timing.safe_ns
+    due: int | None = renew_at(timing, 0, timing.safe_ns, None, chance)
+    started: list[int] = []
+    while due is not None:
+        started.append(due)
+        assert len(started) < 2500
+        timeout = attempt_timeout(timing.round_trip_ns, deadline, due)
+        assert due + 2 * timeout < deadline  # an answer that takes as long as it may still comes in time
+        due = retry_at(timing, deadline, due + timeout if silent else due, len(started), chance)
+    return started
+
+
+@given(ttl=ttls, renewal=renewals, chance=jitters, silent=st.booleans())
+def test_a_store_without_an_answer_is_asked_a_few_times_and_not_in_the_last_moment(
+    ttl: int, renewal: Renewal, chance: float, *, silent: bool
 ) -> None:
     timing = Timing.from_ttl(ttl, renewal=renewal)
-    deadline = 10**15
-    now = deadline - timing.safe_ns + into % timing.safe_ns
-    again = retry_at(timing, deadline, now, failures, jitter)
-    assert now <= again
-    if deadline - now > 100:
-        assert again < deadline
-        timeout = attempt_timeout(timing.round_trip_ns, deadline, again)
-        assert again + 2 * timeout < deadline
+    started = attempts(timing, chance, silent=silent)
+    assert len(started) >= 3  # what the availability inequality promises
+    if ttl <= 60 * SECOND:
+        assert len(started) <= (6 if silent else 16)
+    shortest = min((1 - timing.jitter) * last_useful(timing, n) for n in range(1, len(started) + 1)) - 1
+    assert all(later - earlier >= shortest for earlier, later in itertools.pairwise(started))
+    assert timing.safe_ns - started[-1] >= shortest
+
+
+@given(st.integers(SECOND, 60 * SECOND), st.floats(0.01, 0.9), st.floats(0.001, 0.999), st.floats(0, 0.9), jitters)
+def test_three_attempts_fit_whatever_the_round_trip(
+    ttl: int, part: float, tight: float, jitter: float, chance: float
+) -> None:
+    """Also where the numbers are such that they only just work together."""
+    safe = Timing.from_ttl(ttl).safe_ns
+    every = int(safe * part)
+    round_trip = max(int((safe - every) / 3 * tight), MILLISECOND)
+    assume(every + 3 * round_trip < safe)
+    timing = Timing.from_ttl(ttl, renew_every_ns=every, round_trip_ns=round_trip, jitter=jitter)
+    assert 3 <= len(attempts(timing, chance, silent=True)) <= 100
+
+
+def test_a_silent_store_is_asked_four_times_by_a_lease_of_three_seconds() -> None:
+    started = attempts(Timing.of(3), 0.0, silent=True)
+    assert [round(at / SECOND, 2) for at in started] == [0.97, 1.94, 2.48, 2.74]
+
+
+def test_a_store_that_comes_back_is_found_within_a_minute_however_long_the_lease() -> None:
+    started = attempts(Timing.from_ttl(MAX_TTL_NS), 0.0, silent=False)
+    assert max(later - earlier for earlier, later in itertools.pairwise(started)) <= 60 * SECOND
 
 
 def test_dhcp_tries_again_at_half_of_what_is_left_until_t2_and_then_until_the_end() -> None:
@@ -164,13 +215,13 @@ def test_dhcp_tries_again_at_half_of_what_is_left_until_t2_and_then_until_the_en
     assert late == pytest.approx((t2 + deadline) / 2, abs=2)
 
 
-def test_the_others_back_off_from_the_round_trip_but_never_beyond_a_quarter_of_what_is_left() -> None:
+def test_the_others_back_off_from_the_round_trip_but_never_beyond_a_third_of_what_is_left() -> None:
     timing = Timing.from_ttl(30 * SECOND)
     deadline = timing.safe_ns
-    waits = [retry_at(timing, deadline, 0, n, 0) for n in range(1, 8)]
+    waits = [retry_at(timing, deadline, 0, n, 0) or 0 for n in range(1, 8)]
     assert waits[0] == timing.round_trip_ns
     assert waits == sorted(waits)
-    assert max(waits) == deadline // 4
+    assert max(waits) == deadline // 3
 
 
 @given(ttls, renewals, st.integers(-(10**9), 10**15))

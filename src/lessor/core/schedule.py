@@ -1,17 +1,19 @@
-"""When to renew what: a heap of times, and the arithmetic of the strategies. ``now`` and the jitter are handed in."""
+"""When to renew what: a heap of times, and the arithmetic of the strategies. ``now`` and the randomness are handed in."""
 
 from __future__ import annotations
 
 import heapq
 from typing import Generic, TypeVar
 
+from lessor.core.clock import MINUTE, SECOND
 from lessor.core.timing import ATTEMPTS, FRACTION, Renewal, Timing
 
 K = TypeVar("K")
 
-JITTER = 0.1
-"""A renewal comes up to this part of its interval early, so that leases taken together don't stay together."""
-EARLIEST = 1 - JITTER
+LONGEST_RETRY_NS = MINUTE
+"""A store that comes back is asked again within this time, however long the lease still lasts."""
+LONGEST_LAST_NS = 2 * SECOND
+"""An attempt that starts so long before the deadline is always worth it."""
 SLACK = 0.05
 """A renewal due within this part of its interval goes along with one that is due now."""
 
@@ -60,18 +62,41 @@ def renew_at(timing: Timing, sent_ns: int, safe_ns: int, latency: Latency | None
     every = interval(timing, latency)
     if safe_ns < timing.safe_ns:
         every = every * safe_ns // timing.safe_ns
-    return sent_ns + int(every * (1 - JITTER * jitter))
+    return sent_ns + int(every * (1 - timing.jitter * jitter))
 
 
-def retry_at(timing: Timing, deadline_ns: int, now: int, failures: int, jitter: float) -> int:
-    """Return when to try again after a failure, so that at least two more attempts fit while that is possible."""
+def earliest(timing: Timing) -> int:
+    """Return how soon after the last successful renewal the next one may be due."""
+    return int(timing.renew_every_ns * (1 - timing.jitter))
+
+
+def last_useful(timing: Timing, failures: int) -> int:
+    """Return how long before the deadline the next attempt starts at the latest: one with less time is of no use.
+
+    It is also the least pause before it. Without a least pause, each attempt would come after a part of what is left, and
+    dozens would crowd the last milliseconds. The first few are closer where the round trip is short: they must all fit.
+    """
+    least = timing.round_trip_ns // 4
+    if failures >= ATTEMPTS:
+        least = max(least, timing.safe_ns // 32)
+    return min(least, LONGEST_LAST_NS)
+
+
+def retry_at(timing: Timing, deadline_ns: int, now: int, failures: int, jitter: float) -> int | None:
+    """Return when to try again after a failure; None: not any more, since no attempt would be of use.
+
+    The pauses grow from the round trip on, and shrink again towards the deadline: a third of what is left at most, so
+    that more than one attempt fits while that is possible.
+    """
     left = max(0, deadline_ns - now)
+    least = last_useful(timing, failures)
     if timing.renewal is Renewal.DHCP:
         t2 = deadline_ns - timing.safe_ns // 8
         wait = (t2 - now) // 2 if t2 - now > timing.round_trip_ns else left // 2
     else:
-        wait = min(timing.round_trip_ns << min(failures - 1, 4), left // 4)
-    return now + int(max(wait, 1) * (1 - JITTER * jitter))
+        wait = min(timing.round_trip_ns << min(failures - 1, 30), LONGEST_RETRY_NS, left // 3)
+    again = now + max(int(max(wait, least) * (1 - timing.jitter * jitter)), 1)
+    return again if again <= deadline_ns - least else None
 
 
 def attempt_timeout(round_trip_ns: int, deadline_ns: int, now: int) -> int:

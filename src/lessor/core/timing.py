@@ -37,6 +37,9 @@ MAX_TTL_NS: Final = 24 * HOUR
 MIN_ROUND_TRIP_NS: Final = MILLISECOND
 ATTEMPTS: Final = 3
 """How many attempts to renew must fit in between the first one and the end of the safe time."""
+JITTER: Final = 0.3
+"""A renewal comes up to this part of its interval early, so that clients that began together don't stay together."""
+MOST_JITTER: Final = 0.9
 
 
 class Renewal(StrEnum):
@@ -100,16 +103,18 @@ class _Numbers(NamedTuple):
     round_trip_ns: int
     margin_ns: int
     renewal: Renewal
+    jitter: float
+    """Up to which part of its interval a renewal comes early, at random; pauses between retries are shortened alike."""
     safe_ns: int
     """The safe time of a full TTL."""
 
 
 class Timing(_Numbers):
-    """The five numbers, checked. Made with `of`, which fills in what you don't say."""
+    """The five numbers and the jitter, checked. Made with `of`, which fills in what you don't say."""
 
     __slots__ = ()
 
-    def __new__(  # noqa: PLR0917 - five numbers and a strategy
+    def __new__(  # noqa: PLR0917 - five numbers, a strategy and the jitter
         cls,
         ttl_ns: int,
         renew_every_ns: int,
@@ -117,13 +122,16 @@ class Timing(_Numbers):
         round_trip_ns: int,
         margin_ns: int,
         renewal: Renewal = Renewal.THIRD,
+        jitter: float = JITTER,
     ) -> Self:
         """Check that the numbers work together."""
         if not MIN_TTL_NS <= ttl_ns <= MAX_TTL_NS:
             raise ConfigError(f"the TTL is {_s(ttl_ns)}; it must be from 0.05 s to 86400 s (24 h)")
         _check_drift(drift)
+        if not 0 <= jitter <= MOST_JITTER:
+            raise ConfigError(f"the jitter is {jitter}; it must be from 0 to {MOST_JITTER}")
         safe_ns = safe_span(ttl_ns, drift) - margin_ns
-        timing = super().__new__(cls, ttl_ns, renew_every_ns, drift, round_trip_ns, margin_ns, renewal, safe_ns)
+        timing = super().__new__(cls, ttl_ns, renew_every_ns, drift, round_trip_ns, margin_ns, renewal, jitter, safe_ns)
         timing._check_safety()
         timing._check_availability()
         return timing
@@ -166,6 +174,7 @@ class Timing(_Numbers):
         round_trip: Duration | None = None,
         margin: Duration | None = None,
         renewal: Renewal | str = Renewal.THIRD,
+        jitter: float = JITTER,
     ) -> Self:
         """Make it from seconds or timedeltas; what isn't given follows from the TTL. Hand it to ``acquire(ttl=...)``.
 
@@ -176,6 +185,7 @@ class Timing(_Numbers):
             to_ns(ttl, "the TTL"),
             drift=drift,
             renewal=renewal,
+            jitter=jitter,
             renew_every_ns=None if renew_every is None else to_ns(renew_every, "the renewal interval"),
             round_trip_ns=None if round_trip is None else to_ns(round_trip, "the round trip"),
             margin_ns=None if margin is None else to_ns(margin, "the margin"),
@@ -191,6 +201,7 @@ class Timing(_Numbers):
         renew_every_ns: int | None = None,
         round_trip_ns: int | None = None,
         margin_ns: int | None = None,
+        jitter: float = JITTER,
     ) -> Self:
         """Make it from nanoseconds. What isn't given: a margin of 2 % (5 ms to 1 s), the strategy's interval, attempts that fit."""
         try:
@@ -207,7 +218,7 @@ class Timing(_Numbers):
         if round_trip_ns is None:
             fits = (safe - renew_every_ns) // (ATTEMPTS + 1)
             round_trip_ns = min(max(fits, MIN_ROUND_TRIP_NS), 5 * SECOND)
-        return cls(ttl_ns, renew_every_ns, drift, round_trip_ns, margin_ns, renewal)
+        return cls(ttl_ns, renew_every_ns, drift, round_trip_ns, margin_ns, renewal, jitter)
 
     @property
     def ttl(self) -> float:

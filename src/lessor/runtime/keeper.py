@@ -11,7 +11,7 @@ from lessor.core import holder as machine
 from lessor.core.clock import SECOND
 from lessor.core.holder import State
 from lessor.core.ops import Renewed, Unknown
-from lessor.core.schedule import EARLIEST, SLACK, attempt_timeout, renew_at
+from lessor.core.schedule import SLACK, attempt_timeout, earliest, renew_at
 from lessor.errors import StoreUnavailable
 from lessor.runtime.agenda import Agenda
 from lessor.runtime.cohort import Cohort, wanted
@@ -70,14 +70,14 @@ class Keeper:
     def add(self, tenure: Tenure) -> None:
         """Keep this lease alive, and watched, until it is lost or released."""
         timing = tenure._timing
-        prepared, earliest = self._prepared
+        prepared, soonest = self._prepared
         if timing is not prepared:
             self._lane(timing).start()
-            earliest = int(timing.renew_every_ns * EARLIEST)
-            self._prepared = (timing, earliest)
+            soonest = earliest(timing)
+            self._prepared = (timing, soonest)
         due = sent = tenure._sent_ns
         if tenure._deadline_ns - sent >= timing.safe_ns:  # else it is short of time, and taken on at once
-            due += earliest
+            due += soonest
         self._receive(tenure, due)
 
     def drop(self, tenure: Tenure) -> None:

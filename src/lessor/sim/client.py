@@ -246,7 +246,8 @@ class Client(Process):
         tenancy.step(Unconfirmed(), now)
         tenancy.failures += 1
         due = retry_at(self.timing, tenancy.belief.over_ns, now, tenancy.failures, self.rng.random())
-        self.set_alarm(tenancy.resource, due)
+        if due is not None:
+            self.set_alarm(tenancy.resource, due)
 
     def on_ended(self, tenancy: Tenancy, ended: Ended) -> None:
         """Stop: it is not ours, and will not be; or go on until what was promised, and no longer."""
