@@ -140,7 +140,7 @@ def test_what_is_no_duration_is_refused(duration: Any) -> None:
 
 
 def test_the_numbers_in_seconds() -> None:
-    timing = Timing.of(10, renew_every=2, drift=0.1, round_trip=0.5, margin=0.25, renewal="eager")
+    timing = Timing.of(10, renew_every=2, drift=0.1, round_trip=0.5, margin=0.25, renewal="eager", jitter=0.5)
     assert (timing.ttl, timing.renew_every) == (10.0, 2.0)
     said = timing.as_dict()
     assert json.loads(json.dumps(said)) == said
@@ -151,5 +151,12 @@ def test_the_numbers_in_seconds() -> None:
         "round_trip": 0.5,
         "margin": 0.25,
         "renewal": "eager",
+        "jitter": 0.5,
         "safe": timing.safe,
     }
+
+
+@pytest.mark.parametrize("jitter", [-0.1, 0.91, 1, float("nan")])
+def test_a_jitter_out_of_bounds_is_refused(jitter: float) -> None:
+    with pytest.raises(ConfigError, match="the jitter"):
+        Timing.of(10, jitter=jitter)
