@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,22 @@ def test_json_tells_that_the_lease_was_not_acquired(cli: Cli) -> None:
         assert 0 < event["remaining"] <= 30
         code, (first, last) = told(cli, "--wait", "100ms", "x", "--", "true")
         assert (code, first["event"], last["event"]) == (75, "waiting", "not_acquired")
+
+
+def test_it_is_told_that_the_resource_is_closed_and_how_to_open_it(cli: Cli) -> None:
+    with cli.client(holder="me") as client:
+        lease = client.acquire("x", ttl=30, hold_at_least=60)
+        lease.release()
+        code, (first, last) = told(cli, "--wait", "100ms", "x", "--", "true")
+        assert (code, first["event"], last["event"]) == (75, "waiting", "not_acquired")
+        for event in (first, last):
+            assert (event["closed"], event["holder"], event["token"]) == ("hold_at_least", "me", lease.token)
+            assert 0 < event["remaining"] <= 60
+        lines = cli("run", "--wait", "100ms", "x", "--", "true").stderr.splitlines()
+        assert [line.split(":")[0] for line in lines] == ["lessor", "lessor"]
+        assert re.match(r"lessor: waiting until \d\d:\d\d:\d\d: 'x' is closed for another .* hold_at_least$", lines[0])
+        assert lines[1].endswith("(wait longer with --wait, or open it: lessor revoke)")
+        assert "unless renewed" not in "".join(lines)
 
 
 @pytest.mark.parametrize(

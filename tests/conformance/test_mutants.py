@@ -64,6 +64,30 @@ MUTANTS = {
         "            if False:",
         "second_with",
     ),
+    "a closed resource that is shown as free": (
+        "core/rules.py",
+        "    return entry.record(now, free_at, closed_by(entry)) if now < free_at else None",
+        "    return None",
+        "shown_as_closed",
+    ),
+    "a lock delay that a plain revocation ends": (
+        "core/rules.py",
+        "    if closed is Closed.LOCK_DELAY and not op.force:",
+        "    if False:",
+        "only_force_opens",
+    ),
+    "a minimum hold that no revocation ends": (
+        "core/rules.py",
+        "    if closed is Closed.LOCK_DELAY and not op.force:",
+        "    if not op.force:",
+        "opens_what_is_closed_after_a_release",
+    ),
+    "a closed resource that has a leader": (
+        "patterns/election.py",
+        "None if record is None or record.closed else",
+        "None if record is None else",
+        "say_that_it_is_closed",
+    ),
     "a closed client that stays in the queue": (
         "runtime/engine.py",
         "                    place.leave()",

@@ -29,6 +29,8 @@ class Complaint(NamedTuple):
             case StoreUnavailable():
                 hint = "check the store, or name another with --url or LESSOR_URL"
                 return cls(str(error), hint, codes.UNAVAILABLE)
+            case LeaseHeld(closed="hold_at_least"):
+                return cls(str(error), "wait longer with --wait, or open it: lessor revoke", codes.NOT_ACQUIRED)
             case LeaseHeld():
                 return cls(str(error), "wait longer with --wait, or ask: lessor show", codes.NOT_ACQUIRED)
             case LeaseLost():

@@ -11,10 +11,11 @@ import logging
 import os
 import signal
 import sys
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from lessor.cli.durations import shown
-from lessor.cli.screen import now, plain
+from lessor.cli.screen import clock_time, now, plain
 from lessor.core.view import iso
 
 if TYPE_CHECKING:
@@ -35,15 +36,20 @@ class Report:
             self._fd = sys.stderr.fileno()
 
     def waiting(self, held: LeaseHeld) -> None:
-        """Say who has it."""
-        by = f"held by {held.holder}" if held.holder else "about to go to another waiter"
-        text = f"waiting for {self._resource}, {by} ({shown(held.remaining)} left unless renewed)"
-        self._say("waiting", text, holder=held.holder, token=held.token, remaining=held.remaining)
+        """Say who has it, or why it is closed."""
+        left = shown(held.remaining)
+        if held.closed:
+            opens = clock_time(now() + timedelta(seconds=held.remaining))[11:]
+            text = f"waiting until {opens}: {held}"
+        elif held.holder:
+            text = f"waiting for {self._resource}, held by {held.holder} ({left} left unless renewed)"
+        else:
+            text = f"waiting for {self._resource}, about to go to another waiter (reserved for {left})"
+        self._say("waiting", text, **_fields(held))
 
     def not_acquired(self, held: LeaseHeld, complaint: Complaint) -> None:
         """Say that the lease was not acquired in time."""
-        fields = {"holder": held.holder, "token": held.token, "remaining": held.remaining}
-        self._say("not_acquired", complaint.text, **fields, code=complaint.code, message=str(held))
+        self._say("not_acquired", complaint.text, **_fields(held), code=complaint.code, message=str(held))
 
     def error(self, complaint: Complaint, kind: str) -> None:
         """Say why nothing was run."""
@@ -149,3 +155,7 @@ def _name(signum: int) -> str:
         return signal.Signals(signum).name
     except ValueError:
         return f"signal {signum}"
+
+
+def _fields(held: LeaseHeld) -> dict[str, object]:
+    return {"holder": held.holder, "token": held.token, "remaining": held.remaining, "closed": held.closed}
