@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-pytest_plugins = ["tests.timelimit"]
+pytest_plugins = ["tests.timelimit", "tests.scheduling"]
 pytest.register_assert_rewrite("lessor.testing")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

