@@ -350,3 +350,10 @@ def test_a_store_that_cannot_be_reached_has_its_code(cli: Cli) -> None:
     assert done.returncode in (69, 78)
     assert done.stderr.startswith("lessor: ")
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_system_that_starts_no_process_is_told(cli: Cli) -> None:
+    command = f"ulimit -n 7; exec {sys.executable} -m lessor run x -- true"
+    done = subprocess.run(["sh", "-c", command], env=cli.environment, check=False, capture_output=True, text=True)
+    assert done.returncode == 71
+    assert done.stderr == "lessor: no process can be started for COMMAND: Too many open files\n"

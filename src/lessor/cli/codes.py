@@ -10,6 +10,8 @@ USAGE: Final = 64
 UNAVAILABLE: Final = 69
 """The store can't be reached, or didn't answer in time."""
 INTERNAL: Final = 70
+SYSTEM: Final = 71
+"""The system has no process or no descriptor left for COMMAND."""
 DISK: Final = 74
 """``node``: its data folder can't be read or written; `DiskError` says so."""
 OUTPUT: Final = 74
@@ -29,6 +31,7 @@ exit code:
   64  the command line can't be understood
   69  the store can't be reached or doesn't answer
   70  something went wrong inside lessor
+  71  the system can't start another process
   75  the lease was not acquired within --wait
   78  a setting or the store's URL can't work
   79  the lease was lost, and COMMAND was stopped because of it

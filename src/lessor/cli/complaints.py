@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from lessor.cli import codes
 from lessor.cli.screen import plain
 from lessor.errors import ConfigError, InvalidResource, LeaseHeld, LeaseLost, LessorError, StoreUnavailable
+
+if TYPE_CHECKING:
+    import logging
 
 
 class Complaint(NamedTuple):
@@ -40,6 +43,13 @@ class Complaint(NamedTuple):
             case _:
                 what = f"internal error: {type(error).__name__}: {error}"
                 return cls(what, "LESSOR_DEBUG=1 shows where; please report it", codes.INTERNAL)
+
+    @classmethod
+    def logged(cls, record: logging.LogRecord) -> Complaint:
+        """Put what was logged into one line, without a traceback."""
+        error = record.exc_info[1] if record.exc_info else None
+        reason = f": {type(error).__name__}: {error}" if error is not None else ""
+        return cls(record.getMessage() + reason, "", 0)
 
     @property
     def text(self) -> str:

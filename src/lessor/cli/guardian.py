@@ -162,7 +162,7 @@ class Guardian:
         first = self._socket.recv(FRAME.size)
         if len(first) < FRAME.size:
             os.waitpid(self._pid, 0)
-            raise ChildProcessError("no process can be started for COMMAND")
+            raise ChildProcessError("fork failed")
         self.leader: int = FRAME.unpack(first)[1]
         self.group = Group(self.leader, cgroup, spared=self._pid)
         self._reaper = Reaper(self.leader)

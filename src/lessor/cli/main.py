@@ -147,6 +147,4 @@ def _give_up_output() -> None:
 
 class _OneLine(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        error = record.exc_info[1] if record.exc_info else None
-        reason = f": {type(error).__name__}: {error}" if error is not None else ""
-        Complaint(record.getMessage() + reason, "", 0).show()
+        Complaint.logged(record).show()

@@ -14,12 +14,12 @@ import sys
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from lessor.cli.complaints import Complaint
 from lessor.cli.durations import shown
 from lessor.cli.screen import clock_time, now, plain
 from lessor.core.view import iso
 
 if TYPE_CHECKING:
-    from lessor.cli.complaints import Complaint
     from lessor.core.ops import Loss
     from lessor.errors import LeaseHeld
 
@@ -146,8 +146,7 @@ class _Warnings(logging.Handler):
         self._report = report
 
     def emit(self, record: logging.LogRecord) -> None:
-        error = record.exc_info[1] if record.exc_info else None
-        self._report.warn(record.getMessage() + (f": {type(error).__name__}: {error}" if error is not None else ""))
+        self._report.warn(Complaint.logged(record).what)
 
 
 def _name(signum: int) -> str:

@@ -55,8 +55,16 @@ def _run(args: argparse.Namespace, words: list[str], report: Report) -> int:
     sys.stdout.flush()
     sys.stderr.flush()
     # Both processes are forked before there is a thread or an open store: forking later would copy locks and connections.
-    command, cgroup = Command(words), ControlGroup.make()
-    guardian = Guardian(command.become, cgroup, gentle=args.on_lost != "kill", enforce=args.on_lost != "warn")
+    cgroup = ControlGroup.make()
+    try:
+        command = Command(words)
+        guardian = Guardian(command.become, cgroup, gentle=args.on_lost != "kill", enforce=args.on_lost != "warn")
+    except OSError as error:
+        if cgroup is not None:
+            cgroup.remove()
+        complaint = Complaint(f"no process can be started for COMMAND: {error.strerror or error}", "", codes.SYSTEM)
+        report.error(complaint, type(error).__name__)
+        return complaint.code
     if not guardian.follows:
         report.warn("processes that detach themselves from COMMAND can't be followed on this host")
     # A store that only this process sees would exclude nobody.
