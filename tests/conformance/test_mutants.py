@@ -65,7 +65,7 @@ MUTANTS = {
     ),
     "a second with that frees what the first is in": (
         "runtime/tenure.py",
-        "            if self._entered:",
+        "            if self._own_visit is not None:",
         "            if False:",
         "second_with",
     ),
@@ -305,7 +305,7 @@ MUTANTS = {
     ),
     "an inner exit that gives the lease back": (
         "runtime/tenure.py",
-        "            return self._inside <= 0",
+        "            return self._owner_left and all(one.left for one in self._visits)",
         "            return True",
         "outermost or last_one",
     ),

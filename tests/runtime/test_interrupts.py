@@ -16,7 +16,7 @@ from lessor.client.place import BasePlace
 from lessor.client.sync import Place
 from lessor.core.ops import Loss
 from lessor.runtime.clock import SYSTEM
-from lessor.testing.conformance.base import ns, until
+from lessor.testing.conformance.base import PATIENCE, ns, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,9 +27,8 @@ INTERRUPTS = 300
 ROUNDS = 4000
 LONGEST = 6.0
 """Seconds after which enough has been tried, on however slow a machine."""
-PROMPTLY = 2.0
-GIVEN_BACK_WITHIN = 4.0
-"""Seconds. Mostly it is at once; now and then the background waits for a turn that an interrupt left taken."""
+TTL = 2.0
+"""Short, since a lease that an interrupt took from the program is given back in place of its next renewal."""
 
 
 class Interrupts:
@@ -70,12 +69,12 @@ def interrupts() -> Iterator[Interrupts]:
 
 
 def in_a_with(client: Client, name: str) -> None:
-    with client.acquire(name, ttl=60, wait=0):
+    with client.acquire(name, ttl=TTL, wait=0):
         pass
 
 
 def by_calls(client: Client, name: str) -> None:
-    client.acquire(name, ttl=60, wait=0).release()
+    client.acquire(name, ttl=TTL, wait=0).release()
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # one may fall into a weakref's callback
@@ -90,14 +89,11 @@ def test_interrupts_at_random_points_leave_a_working_client_and_nothing_else(
             break
         with contextlib.suppress(LeaseHeld):
             interrupts.interrupt(partial(way, client, f"r{n % 50}"), random.uniform(5e-6, 6e-4))
-        release_our_own(client)
     assert interrupts.came >= INTERRUPTS / 3, "too few to tell"
 
-    started = time.monotonic()
-    client.acquire("afterwards", ttl=60, wait=PROMPTLY).release()
-    assert time.monotonic() - started < PROMPTLY
-    until(lambda: other.list() == [], "all being given back", GIVEN_BACK_WITHIN)
-    assert client._engine.held == {}
+    client.acquire("afterwards", ttl=60, wait=PATIENCE).release()
+    until(lambda: other.list() == [], "all being given back")
+    until(lambda: client._engine.leases() == [], "all being let go of")
 
 
 def test_several_that_were_granted_when_the_interrupt_came_are_given_back(
@@ -116,7 +112,7 @@ def test_several_that_were_granted_when_the_interrupt_came_are_given_back(
     monkeypatch.setattr(BasePlace, "lease", property(interrupt))
     with pytest.raises(KeyboardInterrupt):
         client.try_each(["a", "b"], ttl=60)
-    until(lambda: other.list() == [], "both being given back", GIVEN_BACK_WITHIN)
+    until(lambda: other.list() == [], "both being given back")
     assert client._engine.held == {}
 
 
@@ -148,9 +144,3 @@ def test_an_interrupted_close_closes_all_the_same(
         assert other.list() == []
     client.close()  # a second time is none
     stream.close()
-
-
-def release_our_own(client: Client) -> None:
-    """Give back what acquire() had returned when the interrupt came, so that nobody else could."""
-    for lease in list(client._engine.held.values()):
-        lease.release()  # type: ignore[attr-defined]

@@ -10,7 +10,7 @@ from lessor.client.base import BaseClient
 from lessor.client.calls import call, call_each
 from lessor.client.crowd import all_terms, check_places, dispose, granted, let_go, settle, tell_where
 from lessor.client.errand import Errand
-from lessor.client.grant import BaseGrant, request, transactional
+from lessor.client.grant import BaseGrant, check_request, transactional
 from lessor.client.lease_async import AsyncLease, hold
 from lessor.client.options import require
 from lessor.client.place import BasePlace, give_up, soonest
@@ -21,6 +21,7 @@ from lessor.client.terms import (
     drop_claim,
     go_on,
     make_claim,
+    require_ours,
     start_over,
 )
 from lessor.client.watch_async import AsyncWatch
@@ -58,8 +59,6 @@ if TYPE_CHECKING:
 class Acquisition(Opening[AsyncLease]):
     """What ``acquire()`` returns: await it for the lease, or use it in an ``async with``."""
 
-    __slots__ = ()
-
 
 class AsyncGrant(BaseGrant):
     """What ``acquire_in`` returns: it becomes a lease with ``confirm()``, once the transaction has committed."""
@@ -76,7 +75,7 @@ class AsyncGrant(BaseGrant):
             engine = self._engine
             engine.require_open()
             outcome, sent = await call(engine, self._renewal())
-            self._lease = hold(engine, self._op, self._terms, self._confirmed(outcome, sent), sent)
+            self._lease = hold(engine, self._op, self._generation, self._terms, self._confirmed(outcome, sent), sent)
         lease: AsyncLease = self._lease
         return lease
 
@@ -282,8 +281,9 @@ class AsyncClient(BaseClient):
         terms = self._terms.terms(ttl, options)
         check_resource(resource)
         await self._listen()
-        op = request(make_claim(self._engine, resource, terms, 0), options)
-        return AsyncGrant(self._engine, op, terms, (await store.apply_in_async(connection, [op]))[0])
+        check_request(options)
+        claim = make_claim(self._engine, resource, terms, 0)
+        return AsyncGrant(self._engine, claim, terms, (await store.apply_in_async(connection, [claim.op]))[0])
 
     async def get(self, resource: str) -> Record | None:
         """Return the record of the lease on the resource; None: it is free.
@@ -438,9 +438,10 @@ class AsyncClient(BaseClient):
         clock = engine.clock
         while True:
             outcome, sent = await call(engine, claim.sending())
+            require_ours(engine, claim)
             decision = claim.after(outcome, sent, clock.now())
             if isinstance(decision, Take):
-                return hold(engine, claim.op, terms, decision, sent)
+                return hold(engine, claim.op, claim.generation, terms, decision, sent)
             if isinstance(decision, GiveUp):
                 engine.require_open()
                 raise decision.error
@@ -507,6 +508,7 @@ class AsyncClient(BaseClient):
             for cancel in cancels:
                 cancel._forget(called)
         for claim in claims:
+            require_ours(self._engine, claim)
             waiters.mute(claim.op.lease_id)  # a call that comes while we ask is for the next time
         for one in terms:
             go_on(self._engine, one)

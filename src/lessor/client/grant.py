@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lessor.core.claim import Take, held_error
-from lessor.core.ops import Granted, Held, Loss, Lost, Renew, Renewed, Unknown
+from lessor.core.ops import Granted, Held, Lost, Renew, Renewed, Unknown
 from lessor.errors import ConfigError, LeaseLost
+from lessor.runtime.engine import forked_error
 from lessor.stores.base import Transactional
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from lessor.client.options import Terms
     from lessor.core.claim import Claim
-    from lessor.core.ops import Acquire, Outcome
+    from lessor.core.ops import Outcome
     from lessor.patterns.options import Options
     from lessor.runtime.engine import Engine
 
@@ -31,14 +32,15 @@ class BaseGrant:
     token: int
     """The fencing token. Writes of the same transaction may carry it already."""
 
-    def __init__(self, engine: Engine, op: Acquire, terms: Terms, outcome: Outcome) -> None:
+    def __init__(self, engine: Engine, claim: Claim, terms: Terms, outcome: Outcome) -> None:
+        op = claim.op
         if isinstance(outcome, Held):
             raise held_error(op.resource, outcome)
         if isinstance(outcome, Unknown):
             raise outcome.error
         assert isinstance(outcome, Granted), f"no answer to a new request: {outcome}"
         self._engine = engine
-        self._generation = engine.generation
+        self._generation = claim.generation
         self._op = op
         self._terms = terms
         self.token = outcome.token
@@ -55,7 +57,7 @@ class BaseGrant:
 
     def _renewal(self) -> Renew:
         if self._generation != self._engine.generation:
-            raise LeaseLost(self.resource, token=self.token, reason=str(Loss.FORKED))
+            raise forked_error(self.resource, self.token)
         return Renew(self._op.resource, self._op.lease_id, self.token, self._op.ttl_ns)
 
     def _confirmed(self, outcome: Outcome, sent_ns: int) -> Take:
@@ -79,9 +81,8 @@ def transactional(engine: Engine) -> Transactional:
     return engine.store
 
 
-def request(claim: Claim, options: Options) -> Acquire:
-    """Return the request: one that doesn't wait, or the transaction would keep its locks meanwhile."""
+def check_request(options: Options) -> None:
+    """Refuse what is about waiting: a transaction would keep its locks meanwhile."""
     for name in ("priority", "queue_limit"):
         if name in options:
             raise ConfigError(f"{name} is for those who wait, and inside a transaction nobody does")
-    return claim.op

@@ -16,6 +16,7 @@ from lessor.core.ops import Loss, Lost, Release, Released, Unknown
 from lessor.errors import LeaseLost
 from lessor.patterns import drain
 from lessor.patterns.again import Again
+from lessor.runtime.blocks import Exit, Leaving, block_of
 from lessor.runtime.tenure import Tenure
 from lessor.runtime.under import Under
 
@@ -30,9 +31,18 @@ if TYPE_CHECKING:
     from lessor.core.ops import Acquire
     from lessor.core.timing import Duration
     from lessor.patterns.drain import Work
+    from lessor.runtime.blocks import Visit
     from lessor.runtime.engine import Engine
 
 RELEASED = Over(Loss.RELEASED)
+
+
+class LossEvent(threading.Event):
+    """What ``lease.lost`` is. It keeps the lease: the program that waits for the loss has the lease still."""
+
+    def __init__(self, lease: Lease) -> None:
+        super().__init__()
+        self.lease = lease
 
 
 class Lease(Tenure):
@@ -43,7 +53,7 @@ class Lease(Tenure):
         """An event to wait on: set when the lease is lost or released."""
         self._tick()
         with self._lock:
-            event: threading.Event = self._lost or threading.Event()
+            event: threading.Event = self._lost or LossEvent(self)
             self._lost = event
         if self._belief.state is State.LOST:  # after it can be found there: whoever ends the lease sets it, or we do
             event.set()
@@ -134,7 +144,7 @@ class Lease(Tenure):
 
     def __enter__(self) -> Self:
         self.check()
-        self._occupy()
+        self._occupy(block_of(self))
         return self
 
     def again(self) -> Again[Self]:
@@ -144,22 +154,28 @@ class Lease(Tenure):
         """
         return Again(self)
 
-    def _join(self) -> None:
+    def _join(self, block: object) -> Visit:
         self.check()
-        with self._lock:
-            self._inside += 1
+        return self._visit(block)
 
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._leave(exc_type)
+    if TYPE_CHECKING:
 
-    def _leave(self, exc_type: type[BaseException] | None) -> None:
+        def __exit__(
+            self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+        ) -> None: ...
+    else:
+        __exit__ = Leaving(Exit)
+
+    def _exit(self, exc_type: type[BaseException] | None, *_: object) -> None:
+        self._leave(self._own_visit, exc_type)
+
+    def _leave(self, visit: Visit | None, exc_type: type[BaseException] | None) -> None:
         now = self._now()
         self._tick(now)
         loss = self._belief.loss or (Loss.EXPIRED if now >= self._deadline_ns else None)
-        if self._is_last_out():
+        if self._is_last_out(visit):
             self._give_back(now, raising=False)
+        self._is_gone(visit)
         if exc_type is None and loss is not None and loss is not Loss.RELEASED:
             raise LeaseLost(self.resource, token=self.token, reason=str(loss))
 
@@ -192,10 +208,10 @@ def current_lease() -> Lease | AsyncLease:
     return lease
 
 
-def hold(engine: Engine, op: Acquire, terms: Terms, take: Take, sent_ns: int) -> Lease:
+def hold(engine: Engine, op: Acquire, generation: int, terms: Terms, take: Take, sent_ns: int) -> Lease:  # noqa: PLR0917 - as in `Tenure`
     """Make the lease of what was granted, to this thread, and have it renewed."""
     timing, _, max_hold_ns, stall_after_ns, _, parent, _ = terms
     make = Lease if parent is None else partial(ChildLease, parent=parent)
-    lease = make(engine, op, timing, take, sent_ns, threading.current_thread(), max_hold_ns, stall_after_ns)
+    lease = make(engine, op, timing, take, sent_ns, threading.current_thread(), generation, max_hold_ns, stall_after_ns)
     engine.hold(lease)
     return lease

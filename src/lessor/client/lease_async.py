@@ -21,11 +21,12 @@ from lessor.core.ops import Loss, Lost, Release, Released, Unknown
 from lessor.errors import LeaseLost
 from lessor.patterns import drain
 from lessor.patterns.again import AsyncAgain
+from lessor.runtime.blocks import AsyncExit, Leaving, block_of
 from lessor.runtime.tenure import Tenure
 from lessor.runtime.under import Under
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
     from types import TracebackType
     from typing import Any, Self
 
@@ -34,7 +35,16 @@ if TYPE_CHECKING:
     from lessor.core.ops import Acquire
     from lessor.core.timing import Duration
     from lessor.patterns.drain import Work
+    from lessor.runtime.blocks import Visit
     from lessor.runtime.engine import Engine
+
+
+class LossEvent(asyncio.Event):
+    """What ``lease.lost`` is. It keeps the lease: the program that waits for the loss has the lease still."""
+
+    def __init__(self, lease: AsyncLease) -> None:
+        super().__init__()
+        self.lease = lease
 
 
 class AsyncLease(Tenure):
@@ -52,7 +62,7 @@ class AsyncLease(Tenure):
         """An event to await: set when the lease is lost or released."""
         self._tick()
         if self._lost is None:
-            self._lost = asyncio.Event()
+            self._lost = LossEvent(self)
         event: asyncio.Event = self._lost
         if self._belief.state is State.LOST:  # after it can be found there: whoever ends the lease sets it, or we do
             event.set()
@@ -119,14 +129,17 @@ class AsyncLease(Tenure):
         if release is None:
             release = self._unanswered or Release(self._op.resource, self._op.lease_id)
         at_work = not raising and self._is_at_work()
-        # Stop believing and renewing first: a late renewal must not follow the release.
-        self._advance(RELEASED, now)
-        if at_work or not self._to_give_back():
-            return False
         try:
+            # Stop believing and renewing first: a late renewal must not follow the release.
+            self._advance(RELEASED, now)
+            if at_work or not self._to_give_back():
+                return False
             outcome, _ = await call(self._engine, release)
         except BaseException:
-            self._leave_to_disposer(release)
+            self._advance(RELEASED, now)
+            self._engine.forget(self)
+            if not at_work:
+                self._leave_to_disposer(release)
             raise
         if isinstance(outcome, Unknown):
             self._leave_to_disposer(release)
@@ -144,24 +157,30 @@ class AsyncLease(Tenure):
         """
         return AsyncAgain(self)
 
-    async def __aenter__(self) -> Self:
+    def __aenter__(self) -> Coroutine[Any, Any, Self]:
+        return self._enter_own(block_of(self))
+
+    async def _enter_own(self, block: object) -> Self:
         self.check()
-        self._occupy()
+        self._occupy(block)
         self._own = self._enter()
         return self
 
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    if TYPE_CHECKING:
+
+        async def __aexit__(
+            self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+        ) -> None: ...
+    else:
+        __aexit__ = Leaving(AsyncExit)
+
+    async def _exit(self, exc_type: type[BaseException] | None, *_: object) -> None:
         body, self._own = self._own, None
         assert body is not None
-        await self._leave(body, exc_type)
+        await self._leave(body, self._own_visit, exc_type)
 
-    def _join(self) -> Body:
-        body = self._enter()
-        with self._lock:
-            self._inside += 1
-        return body
+    def _join(self, block: object) -> tuple[Body, Visit]:
+        return self._enter(), self._visit(block)
 
     def _enter(self) -> Body:
         body = Body()
@@ -173,18 +192,19 @@ class AsyncLease(Tenure):
             raise
         return body
 
-    async def _leave(self, body: Body, exc_type: type[BaseException] | None) -> None:
+    async def _leave(self, body: Body, visit: Visit | None, exc_type: type[BaseException] | None) -> None:
         self._bodies = tuple(other for other in self._bodies if other is not body)
         now = self._now()
         self._tick(now)
         loss = self._belief.loss or (Loss.EXPIRED if now >= self._deadline_ns else None)
         body.take_back()
-        if self._is_last_out():
+        if self._is_last_out(visit):
             try:
                 await self._give_back(now, raising=False)
             except asyncio.CancelledError:
                 if not body.was_ours():
                     raise
+        self._is_gone(visit)
         if loss is not None and loss is not Loss.RELEASED and (exc_type is None or body.was_cancelled_by_us(exc_type)):
             raise LeaseLost(self.resource, token=self.token, reason=str(loss)) from None
 
@@ -224,12 +244,13 @@ class AsyncChildLease(Under, AsyncLease):
     """A lease under another one."""
 
 
-def hold(engine: Engine, op: Acquire, terms: Terms, take: Take, sent_ns: int) -> AsyncLease:
+def hold(engine: Engine, op: Acquire, generation: int, terms: Terms, take: Take, sent_ns: int) -> AsyncLease:  # noqa: PLR0917 - as in `Tenure`
     """Make the lease of what was granted, to this task, and have it renewed."""
     timing, _, max_hold_ns, stall_after_ns, _, parent, _ = terms
     loop = asyncio.get_running_loop()
     make = AsyncLease if parent is None else partial(AsyncChildLease, parent=parent)
-    lease = make(engine, op, timing, take, sent_ns, asyncio.current_task(loop), max_hold_ns, stall_after_ns)
+    task = asyncio.current_task(loop)
+    lease = make(engine, op, timing, take, sent_ns, task, generation, max_hold_ns, stall_after_ns)
     lease._loop = loop
     engine.hold(lease)
     return lease

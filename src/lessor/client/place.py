@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from lessor.client.terms import FOR_EVER_NS, check_wait, drop_claim, go_on, start_over
+from lessor.client.terms import FOR_EVER_NS, check_wait, drop_claim, go_on, require_ours, start_over
 from lessor.core.claim import GiveUp, Sleep, StartOver, Take
 from lessor.core.ops import Loss
 from lessor.errors import ConfigError, LeaseHeld
@@ -31,7 +31,7 @@ class BasePlace(Generic[L]):
     def __init__(self, client: Any, claim: Claim, terms: Terms) -> None:
         self._client = client
         self._engine: Engine = client._engine
-        self._generation: int = self._engine.generation
+        self._generation = claim.generation
         self._claim = claim
         self._terms = terms
         self._lease: L | None = None
@@ -87,6 +87,7 @@ class BasePlace(Generic[L]):
 
     def _hear(self, outcome: Outcome, sent_ns: int, hold: Callable[..., L]) -> int:
         """Take the answer to our request, and return when to ask again."""
+        require_ours(self._engine, self._claim)
         now = self._engine.clock.now()
         decision = self._claim.after(outcome, sent_ns, now)
         if isinstance(decision, Sleep):
@@ -95,7 +96,7 @@ class BasePlace(Generic[L]):
             start_over(self._engine, self._claim)
             return now
         if isinstance(decision, Take):
-            self._settle(hold(self._engine, self._claim.op, self._terms, decision, sent_ns))
+            self._settle(hold(self._engine, self._claim.op, self._generation, self._terms, decision, sent_ns))
         elif isinstance(decision, GiveUp):
             if not isinstance(decision.error, LeaseHeld) or self._claim.op.queue:
                 raise decision.error

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lessor.client.base import BaseClient
 from lessor.client.crowd import all_terms, batches, check_places, dispose, granted, let_go, settle
-from lessor.client.grant import BaseGrant, request, transactional
+from lessor.client.grant import BaseGrant, check_request, transactional
 from lessor.client.lease import Lease, hold
 from lessor.client.options import require
 from lessor.client.place import BasePlace, give_up, soonest
@@ -18,6 +18,7 @@ from lessor.client.terms import (
     drop_claim,
     go_on,
     make_claim,
+    require_ours,
     start_over,
 )
 from lessor.core.claim import GiveUp, Sleep, StartOver, Take, free_in
@@ -65,7 +66,7 @@ class Grant(BaseGrant):
             engine.require_open()
             sent = engine.clock.mark()
             outcome = engine.store.apply([self._renewal()], timeout=engine.timeout)[0]
-            self._lease = hold(engine, self._op, self._terms, self._confirmed(outcome, sent), sent)
+            self._lease = hold(engine, self._op, self._generation, self._terms, self._confirmed(outcome, sent), sent)
         lease: Lease = self._lease
         return lease
 
@@ -261,8 +262,9 @@ class Client(BaseClient):
         """
         store = transactional(self._engine)
         terms = self._terms.terms(ttl, options)
-        op = request(self._claim(resource, terms, 0), options)
-        return Grant(self._engine, op, terms, store.apply_in(connection, [op])[0])
+        check_request(options)
+        claim = self._claim(resource, terms, 0)
+        return Grant(self._engine, claim, terms, store.apply_in(connection, [claim.op])[0])
 
     def get(self, resource: str) -> Record | None:
         """Return the record of the lease on the resource; None: it is free.
@@ -432,6 +434,7 @@ class Client(BaseClient):
         terms = all_terms(places)
         cancels = [cancel for one in terms for cancel in one.cancels]
         engine.waiters.wait([place._claim.op.lease_id for place in places], seconds, cancels)
+        require_ours(engine, places[0]._claim)
         for one in terms:
             go_on(engine, one)
 
@@ -444,9 +447,10 @@ class Client(BaseClient):
         clock = engine.clock
         while True:
             outcome = engine.store.apply([claim.sending()], timeout=engine.timeout)[0]
+            require_ours(engine, claim)
             decision = claim.after(outcome, sent, clock.now())
             if isinstance(decision, Take):
-                return hold(engine, claim.op, terms, decision, sent)
+                return hold(engine, claim.op, claim.generation, terms, decision, sent)
             if isinstance(decision, GiveUp):
                 engine.require_open()
                 raise decision.error
@@ -455,6 +459,7 @@ class Client(BaseClient):
                     self._refuse_deadlock(threading.current_thread(), claim.op.resource, outcome)
                 pause = max(0, min(decision.until_ns, pause_ns) - clock.now()) / 1e9
                 called = engine.waiters.wait((claim.op.lease_id,), pause, terms.cancels)
+                require_ours(engine, claim)
                 go_on(engine, terms)
                 if not called and clock.now() >= pause_ns:
                     return None

@@ -9,6 +9,7 @@ from lessor.core.claim import Claim
 from lessor.core.ops import Acquire, Loss, Release
 from lessor.core.timing import to_ns
 from lessor.errors import ConfigError, InvalidResource
+from lessor.runtime.engine import forked_error
 
 if TYPE_CHECKING:
     from typing import Any
@@ -74,6 +75,7 @@ def make_claim(engine: Engine, resource: str, terms: Terms, wait: Duration | Non
     for cancel in cancels:
         cancel.check()
     wait_ns = None if wait is None else check_wait(wait)
+    generation = engine.generation
     now = engine.clock.mark()
     op = Acquire(
         resource,
@@ -88,7 +90,18 @@ def make_claim(engine: Engine, resource: str, terms: Terms, wait: Duration | Non
         op = Acquire._make((*op[:EXTRAS_FROM], *extras))
         check_parent(engine, terms)
     until = None if wait_ns is None else now + wait_ns
-    return Claim(op, timing, now, until, engine.patience_ns)
+    claim = Claim(op, timing, now, until, engine.patience_ns)
+    if generation:
+        claim.generation = generation
+    if generation != engine.generation:
+        raise forked_error(resource)
+    return claim
+
+
+def require_ours(engine: Engine, claim: Claim) -> None:
+    """Refuse to go on with a claim of the process that this one was forked from, in a signal handler, meanwhile."""
+    if claim.generation != engine.generation:
+        raise forked_error(claim.op.resource)
 
 
 def refuse_cycle(resource: str, parent: Tenure) -> None:
@@ -119,6 +132,7 @@ def check_parent(engine: Engine, terms: Terms) -> None:
 
 def start_over(engine: Engine, claim: Claim) -> None:
     """Go on with another lease id, and give the spent one back."""
+    require_ours(engine, claim)
     engine.waiters.leave(claim.op.lease_id)
     release = Release(claim.op.resource, claim.op.lease_id, abandon=claim.in_doubt)
     engine.keeper.dispose(release, claim.timing.ttl_ns)
@@ -128,10 +142,13 @@ def start_over(engine: Engine, claim: Claim) -> None:
 
 def drop_claim(engine: Engine, claim: Claim) -> None:
     """Leave nothing of an attempt behind that failed, was cancelled, timed out or was interrupted."""
+    if claim.generation != engine.generation:
+        return  # it is the parent's, which goes on with it
     engine.waiters.leave(claim.op.lease_id)
-    tenure = engine.held.get(claim.op.lease_id)
+    tenure = engine.lease(claim.op.lease_id)
     if tenure is not None:
         engine.abandon(tenure, Loss.RELEASED)
+    engine.held.pop(claim.op.lease_id, None)  # a lease that was interrupted in the making, and is gone already
     if claim.in_doubt or claim.queued:
         release = Release(claim.op.resource, claim.op.lease_id, abandon=claim.in_doubt)
         engine.keeper.dispose(release, claim.timing.ttl_ns)

@@ -62,6 +62,8 @@ class Claim:
     """Whether the store keeps something for us: a place in the queue, or a grant that came too late."""
     position = 0
     """How many were before us when we last asked."""
+    generation = 0
+    """The process that made it: how often it had forked. In a forked child it is the parent's."""
 
     def __init__(self, op: Acquire, timing: Timing, made_ns: int, wait_until_ns: int | None, patience_ns: int) -> None:
         self.op = op

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from lessor.errors import Cancelled, LeaseLost, LessorError, StoreUnavailable
 from lessor.patterns.election import BaseCampaign, BaseTerm, Leader, Leaders
+from lessor.runtime.blocks import Exit, Leaving, block_of
 from lessor.runtime.cancellation import sleep
 from lessor.runtime.log import log
 
@@ -66,10 +67,18 @@ class Term(BaseTerm):
             over.set()
 
     def __enter__(self) -> Self:
-        self.lease._occupy()
+        self.lease._occupy(block_of(self))
         return self
 
-    def __exit__(
+    if TYPE_CHECKING:
+
+        def __exit__(
+            self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+        ) -> bool: ...
+    else:
+        __exit__ = Leaving(Exit)
+
+    def _exit(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> bool:
         try:
@@ -77,7 +86,7 @@ class Term(BaseTerm):
                 if self._drain is not None:
                     self._drain.wait()  # it releases the lease, or hands it over: a plain release would forestall that
             finally:
-                self.lease.__exit__(exc_type, exc, traceback)
+                self.lease._exit(exc_type, exc, traceback)
         except LeaseLost as error:
             if not self._is_own(error):
                 raise

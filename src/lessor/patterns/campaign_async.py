@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from lessor.errors import Cancelled, LeaseLost, LessorError, StoreUnavailable
 from lessor.patterns.election import BaseCampaign, BaseTerm, Leader, Leaders
+from lessor.runtime.blocks import AsyncExit, Leaving, block_of
 from lessor.runtime.cancellation import watched
 from lessor.runtime.log import log
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
     from types import TracebackType
     from typing import Self, TypeVar
 
@@ -76,16 +77,27 @@ class AsyncTerm(BaseTerm):
         finally:
             over.set()
 
-    async def __aenter__(self) -> Self:
+    def __aenter__(self) -> Coroutine[Any, Any, Self]:
+        return self._enter(block_of(self))
+
+    async def _enter(self, block: object) -> Self:
         try:
-            await self.lease.__aenter__()
+            await self.lease._enter_own(block)
         except LeaseLost:
             # Lost before it began. A body can't be left out, but cancelled it can be, at its first await.
             self._cut = asyncio.timeout(0)
             await self._cut.__aenter__()
         return self
 
-    async def __aexit__(
+    if TYPE_CHECKING:
+
+        async def __aexit__(
+            self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+        ) -> bool: ...
+    else:
+        __aexit__ = Leaving(AsyncExit)
+
+    async def _exit(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> bool:
         try:
@@ -102,9 +114,9 @@ class AsyncTerm(BaseTerm):
     async def _leave(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> bool:
-        inner: Any = self.lease if self._cut is None else self._cut
+        leave = self.lease._exit if self._cut is None else self._cut.__aexit__
         try:
-            await inner.__aexit__(exc_type, exc, traceback)
+            await leave(exc_type, exc, traceback)
         except TimeoutError:
             if self._cut is None:
                 raise

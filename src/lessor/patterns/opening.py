@@ -7,6 +7,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from lessor.errors import LessorError
+from lessor.runtime.blocks import AsyncExit, Leaving, block_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -17,6 +18,7 @@ class Closing(Protocol):
     """What can be used in an ``async with``, and given back."""
 
     async def release(self) -> object: ...
+    async def _enter_own(self, block: object) -> Any: ...
     async def __aenter__(self) -> Any: ...
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
@@ -40,7 +42,7 @@ class Opening(Coroutine[Any, Any, T]):
     `RuntimeWarning` that names ``called``.
     """
 
-    __slots__ = ("_coroutine", "_thing")
+    __slots__ = ("__weakref__", "_coroutine", "_thing")
 
     def __init__(self, called: str, coroutine: Coroutine[Any, Any, T]) -> None:
         self._coroutine = named(called, coroutine)
@@ -58,17 +60,28 @@ class Opening(Coroutine[Any, Any, T]):
     def close(self) -> None:
         self._coroutine.close()
 
-    async def __aenter__(self) -> T:
+    def __aenter__(self) -> Coroutine[Any, Any, T]:
+        return self._enter(block_of(self))
+
+    async def _enter(self, block: object) -> T:
         thing = self._thing = await self._coroutine
         try:
-            await thing.__aenter__()
+            await thing._enter_own(block)
         except BaseException:
             with contextlib.suppress(LessorError):
                 await thing.release()
             raise
         return thing
 
-    async def __aexit__(
+    if TYPE_CHECKING:
+
+        async def __aexit__(
+            self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+        ) -> None: ...
+    else:
+        __aexit__ = Leaving(AsyncExit)
+
+    async def _exit(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         assert self._thing is not None

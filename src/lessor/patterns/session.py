@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Generic
 
 from lessor.patterns.ports import A, H, L
 from lessor.patterns.several import acquire_all, acquire_all_async
+from lessor.runtime.blocks import AsyncExit, Exit, Leaving, block_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Coroutine, Iterable, Mapping
     from types import TracebackType
     from typing import Any, Self, Unpack
 
@@ -97,13 +98,22 @@ class Session(BaseSession[L], Generic[L]):
         return bool(self._lease.release())
 
     def __enter__(self) -> Self:
-        self._lease.__enter__()
+        self._lease.check()
+        self._lease._occupy(block_of(self))
         return self
 
-    def __exit__(
+    if TYPE_CHECKING:
+
+        def __exit__(
+            self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+        ) -> None: ...
+    else:
+        __exit__ = Leaving(Exit)
+
+    def _exit(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._lease.__exit__(exc_type, exc, traceback)
+        self._lease._exit(exc_type, exc, traceback)
 
 
 class AsyncSession(BaseSession[A], Generic[A]):
@@ -144,11 +154,22 @@ class AsyncSession(BaseSession[A], Generic[A]):
         """Give it back, and in the same step all that is held under it."""
         return bool(await self._lease.release())
 
-    async def __aenter__(self) -> Self:
-        await self._lease.__aenter__()
+    def __aenter__(self) -> Coroutine[Any, Any, Self]:
+        return self._enter_own(block_of(self))
+
+    async def _enter_own(self, block: object) -> Self:
+        await self._lease._enter_own(block)
         return self
 
-    async def __aexit__(
+    if TYPE_CHECKING:
+
+        async def __aexit__(
+            self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+        ) -> None: ...
+    else:
+        __aexit__ = Leaving(AsyncExit)
+
+    async def _exit(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self._lease.__aexit__(exc_type, exc, traceback)
+        await self._lease._exit(exc_type, exc, traceback)

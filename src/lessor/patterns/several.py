@@ -16,9 +16,10 @@ from lessor.errors import ConfigError
 from lessor.patterns.opening import Opening
 from lessor.patterns.patience import Patience
 from lessor.patterns.ports import A, L
+from lessor.runtime.blocks import AsyncExit, Exit, Leaving, block_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Coroutine, Iterable, Mapping
     from types import TracebackType
     from typing import Any, Self
 
@@ -118,15 +119,25 @@ class Bundle(BaseBundle, Generic[L]):
         self._client.release_each(self._idle())
 
     def __enter__(self) -> Self:
+        block = block_of(self)
         self.check()
         with contextlib.ExitStack() as entered:  # where one can't be entered, the others are left again
             for lease in self._leases.values():
-                entered.enter_context(lease)
+                lease._occupy(block)
+                entered.push(lease._exit)
             entered.callback(self._release_idle)  # before they are left one by one, which then costs nothing
             self._stack = entered.pop_all()
         return self
 
-    def __exit__(
+    if TYPE_CHECKING:
+
+        def __exit__(
+            self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+        ) -> None: ...
+    else:
+        __exit__ = Leaving(Exit)
+
+    def _exit(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._stack.__exit__(exc_type, exc, traceback)
@@ -153,16 +164,28 @@ class AsyncBundle(BaseBundle, Generic[A]):
     async def _release_idle(self) -> None:
         await self._client.release_each(self._idle())
 
-    async def __aenter__(self) -> Self:
+    def __aenter__(self) -> Coroutine[Any, Any, Self]:
+        return self._enter_own(block_of(self))
+
+    async def _enter_own(self, block: object) -> Self:
         self.check()
         async with contextlib.AsyncExitStack() as entered:  # where one can't be entered, the others are left again
             for lease in self._leases.values():
-                await entered.enter_async_context(lease)
+                await lease._enter_own(block)
+                entered.push_async_exit(lease._exit)
             entered.push_async_callback(self._release_idle)  # before they are left one by one, which then costs nothing
             self._stack = entered.pop_all()
         return self
 
-    async def __aexit__(
+    if TYPE_CHECKING:
+
+        async def __aexit__(
+            self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+        ) -> None: ...
+    else:
+        __aexit__ = Leaving(AsyncExit)
+
+    async def _exit(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self._stack.__aexit__(exc_type, exc, traceback)

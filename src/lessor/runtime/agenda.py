@@ -29,7 +29,8 @@ class Agenda(Generic[K]):
 
     Making an entry is on the path of every acquisition, so it only puts it down; the thread sorts it in when it wakes
     up, which it does in time for the earliest, and takes out what was dropped since. What comes up is asked by ``wanted``
-    whether it still is. With ``receive``, new entries may go elsewhere instead: that returns those that stay.
+    whether it still is. With ``receive``, new entries may go elsewhere instead: that returns those that stay. ``chores``
+    are done each time that the thread is awake: at least every half second while there are entries.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class Agenda(Generic[K]):
         wanted: Callable[[K], bool],
         slack: Callable[[K], int],
         receive: Callable[[list[K]], list[K]] | None = None,
+        chores: Callable[[], None] | None = None,
     ) -> None:
         self._host = host
         self._clock = host.clock
@@ -49,6 +51,7 @@ class Agenda(Generic[K]):
         self._wanted = wanted
         self._slack = slack
         self._receive = receive
+        self._chores = chores
         self._schedule: Schedule[K] = Schedule()
         self._new: dict[K, int] = {}
         self._gone: list[K] = []
@@ -90,6 +93,8 @@ class Agenda(Generic[K]):
     def _run(self) -> None:
         idle = False
         while True:
+            if self._chores is not None:
+                self._do_chores(self._chores)
             with self._lock:
                 if self._closed:
                     return
@@ -118,6 +123,13 @@ class Agenda(Generic[K]):
                 log().exception("%s: tried again in a moment", self._name)
                 for key in keys:
                     self.set(key, self._clock.now() + AGAIN_NS)
+            del keys  # while it sleeps, nothing here may keep a lease that the program has no reference to
+
+    def _do_chores(self, chores: Callable[[], None]) -> None:
+        try:
+            chores()
+        except Exception:  # noqa: BLE001 - this thread must not end
+            log().exception("%s: went on", self._name)
 
     def _sort_in(self) -> None:
         while self._gone:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from lessor.core.timing import Timing
     from lessor.runtime.agenda import Agenda
+    from lessor.runtime.holding import Holding
     from lessor.runtime.tenure import Tenure
 
 
@@ -29,13 +30,13 @@ _moving = threading.Lock()
 class Cohort:
     """Some leases of one lane, on the same terms. A lease belongs to the cohort that it names, and to none that it has left."""
 
-    __slots__ = ("lane", "late_ns", "tenures", "timing")
+    __slots__ = ("holdings", "lane", "late_ns", "timing")
 
     def __init__(self, lane: Agenda[Cohort], timing: Timing, late_ns: int) -> None:
         self.lane = lane
         self.timing = timing
-        self.tenures: dict[Tenure, None] = {}
-        """Whoever ends one takes it out, and so does the next cohort, on any thread."""
+        self.holdings: dict[str, Holding] = {}
+        """By lease id. The code that ends a lease takes it out, and so does the next cohort, on any thread."""
         self.late_ns = late_ns
         """When its renewal is late."""
 
@@ -44,19 +45,31 @@ class Cohort:
         with _moving:
             for tenure, before in zip(tenures, whence, strict=True):
                 if tenure._cohort is before:
-                    self.tenures[tenure] = None
+                    self.holdings[tenure._op.lease_id] = tenure._holding
                     tenure._cohort = self
                     if before is not None:
-                        before.tenures.pop(tenure, None)
+                        before.holdings.pop(tenure._op.lease_id, None)
 
     def members(self) -> list[Tenure]:
         """Return those that are still here, and not lost."""
-        return [t for t in list(self.tenures) if t._cohort is self and t._belief.state is not LOST]
+        return [
+            t
+            for holding in list(self.holdings.values())
+            if (t := holding()) is not None and t._cohort is self and t._belief.state is not LOST
+        ]
+
+    def take_orphans(self) -> list[Holding]:
+        """Take out those that the program has no reference to any more."""
+        orphans = [holding for holding in list(self.holdings.values()) if holding() is None]
+        for holding in orphans:
+            self.holdings.pop(holding.op.lease_id, None)
+        return orphans
 
 
 def wanted(cohort: Cohort) -> bool:
-    """Whether it may still have members: one that had many is looked through when it comes up."""
-    return len(cohort.tenures) > 1 or bool(cohort.members())
+    """Whether it may still have members, or orphans: one that had many is looked through when it comes up."""
+    holdings = list(cohort.holdings.values())
+    return len(holdings) > 1 or any(holding() is None for holding in holdings) or bool(cohort.members())
 
 
 def _after_fork() -> None:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Protocol
 from lessor.core.clock import SECOND
 from lessor.core.holder import Over
 from lessor.core.ops import Loss, Release
-from lessor.errors import Closed
+from lessor.errors import Closed, LeaseLost
 from lessor.runtime.batcher import Batcher
+from lessor.runtime.holding import Holding
 from lessor.runtime.host import HERE
 from lessor.runtime.ids import Ids
 from lessor.runtime.keeper import Keeper
@@ -34,7 +35,7 @@ EXIT_BOUND = 1.0
 """Seconds that giving leases back may take when the client or the interpreter ends."""
 
 
-class Leaving(Protocol):
+class Queued(Protocol):
     """A place in a queue, as far as the engine is concerned."""
 
     def leave(self) -> None:
@@ -61,15 +62,18 @@ class Engine:
 
     def _open(self) -> None:
         self.store: Store = open_store(self.url, self.clock) if isinstance(self.url, str) else self.url
-        self.keeper = Keeper(self.store, self.host)
+        self.keeper = Keeper(self.store, self.host, self._orphaned)
         self.watchdog = self.keeper.watchdog
         self.waiters = Waiters(self.store, self.host, self._revoked)
         self.batcher = Batcher(self.store, self.host, self.timeout)
         self.callbacks = Callbacks()
         self.ids = Ids(self.host)
-        self.held: dict[str, Tenure] = {}
+        self.held: dict[str, Holding] = {}
+        """What is held, by lease id. Weakly: a lease lasts no longer than the program has it."""
+        self.listened: set[Tenure] = set()
+        """Leases with callbacks, which are kept for these: also where the program keeps no other reference."""
         self.watches: set[Watch] = set()
-        self.places: weakref.WeakValueDictionary[int, Leaving] = weakref.WeakValueDictionary()
+        self.places: weakref.WeakValueDictionary[int, Queued] = weakref.WeakValueDictionary()
         """The places in queues that somebody has; one that nobody has any more runs out by itself."""
         self.seen_token = 0
         self.closed = self._forked = False
@@ -81,7 +85,9 @@ class Engine:
         """Take the lease on: from here on it is renewed and watched."""
         if tenure.token > self.seen_token:  # noqa: PLR1730 - a third of the cost of max(), at each acquisition
             self.seen_token = tenure.token
-        self.held[tenure._op.lease_id] = tenure
+        self.held[tenure._op.lease_id] = tenure._holding = Holding.of(tenure)
+        if tenure._generation != self.generation:  # after it can be found there, should the process fork from here on
+            raise _disown(tenure)
         if not tenure._carried:
             self.keeper.add(tenure)
         if tenure._parent is not None:
@@ -92,7 +98,12 @@ class Engine:
     def forget(self, tenure: Tenure) -> None:
         """Let go of a lease that is over."""
         self.held.pop(tenure._op.lease_id, None)
+        self.listened.discard(tenure)
         self.keeper.drop(tenure)
+
+    def leases(self) -> list[Tenure]:
+        """Return what is held, as far as the program has it."""
+        return [tenure for holding in list(self.held.values()) if (tenure := holding()) is not None]
 
     def abandon(self, tenure: Tenure, reason: Loss) -> None:
         """Stop believing in the lease now, and give it back in the background."""
@@ -102,7 +113,7 @@ class Engine:
 
     def held_by(self, owner: object, resource: str, token: int) -> Tenure | None:
         """Return the lease on this resource with this token if this thread or task itself holds it, and for ever if left alone."""
-        for tenure in list(self.held.values()):
+        for tenure in self.leases():
             if tenure.token == token and tenure.resource == resource and tenure._owner == owner and tenure._unending:
                 return tenure
         return None
@@ -117,9 +128,30 @@ class Engine:
                     self._open()
 
     def _revoked(self, lease_id: str) -> None:
-        tenure = self.held.get(lease_id)
+        tenure = self.lease(lease_id)
         if tenure is not None:
             self.keeper.renew_soon(tenure)
+
+    def lease(self, lease_id: str) -> Tenure | None:
+        """Return the lease of this id, if it is held and the program has it."""
+        holding = self.held.get(lease_id)
+        return None if holding is None else holding()
+
+    def _orphaned(self, holding: Holding) -> None:
+        """Give a lease back that nothing in the program refers to: nothing could release it any more."""
+        if self.held.pop(holding.op.lease_id, None) is None:
+            return
+        if not holding.entered:
+            log().warning(
+                "the lease on %r (token %d) is given back: the program keeps no reference to it. Use it in a 'with', "
+                "or keep the object that acquire() returned for as long as the lease is to be held",
+                holding.op.resource,
+                holding.token,
+            )
+        self.keeper.dispose(holding.release, holding.ttl_ns)
+        for below in list(self.held.values()):  # what was carried along by it ends with it
+            if below() is None and below.op.ttl_ns == 0:
+                self.held.pop(below.op.lease_id, None)
 
     # --- ends -----------------------------------------------------------------------------------------------------
 
@@ -163,13 +195,16 @@ class Engine:
             self._release_all(give_up)
 
     def _release_all(self, give_up: int) -> None:
-        tenures = list(self.held.values())
+        tenures = self.leases()
+        orphans = [holding for holding in list(self.held.values()) if holding() is None]
         # Those that stand under others end with them; under counted work that is in flight, with their TTL.
         releases = [
             Release(t.resource, t.id)
             for t in tenures
             if (t._parent is None or t._parent.id not in self.held) and not t._is_at_work()
-        ]
+        ] + [holding.release for holding in orphans]
+        for holding in orphans:
+            self.held.pop(holding.op.lease_id, None)
         for tenure in reversed(tenures):
             tenure._advance(Over(Loss.CLOSED), self.clock.now())
         most = self.store.guarantees.max_batch
@@ -193,9 +228,10 @@ class Engine:
 
     def after_fork(self) -> None:
         """In the child: own nothing, and start afresh at the first use. The parent's leases go on."""
-        tenures, watches = list(self.held.values()), list(self.watches)
+        tenures, watches = self.leases(), list(self.watches)
         self.generation += 1
         self.held = {}
+        self.listened = set()
         self.watches = set()
         self._reopening = threading.Lock()
         self._forked = not self.closed
@@ -207,6 +243,17 @@ class Engine:
             watch.abandon()
         # The parent's sockets and locks are not to be touched here, not even by being tidied up.
         _inherited.append((self.store, self.keeper, self.watchdog, self.waiters, self.batcher, self.callbacks, watches))
+
+
+def forked_error(resource: str, token: int = 0) -> LeaseLost:
+    """Return the error for what another process has begun: this one is a fork of it, and its leases aren't ours."""
+    return LeaseLost(resource, token=token, reason=str(Loss.FORKED))
+
+
+def _disown(tenure: Tenure) -> LeaseLost:
+    """End our belief in a lease of the process that this one was forked from."""
+    tenure._fork()
+    return forked_error(tenure.resource, tenure.token)
 
 
 class Callbacks:

@@ -5,6 +5,8 @@ It also gives back what nobody wants any more: acquisitions that were cancelled,
 
 from __future__ import annotations
 
+import contextlib
+from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from lessor.core import holder as machine
@@ -19,11 +21,13 @@ from lessor.runtime.log import log
 from lessor.runtime.watchdog import Watchdog
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from lessor.core.holder import Holder
     from lessor.core.ops import Op, Outcome, Release, Renew
     from lessor.core.timing import Timing
+    from lessor.runtime.blocks import Visit
+    from lessor.runtime.holding import Holding
     from lessor.runtime.host import Host
     from lessor.runtime.tenure import Tenure
     from lessor.stores.base import Store
@@ -49,11 +53,15 @@ class Disposal(NamedTuple):
 class Keeper:
     """Keeps leases alive until they are removed or lost."""
 
-    def __init__(self, store: Store, host: Host) -> None:
+    def __init__(self, store: Store, host: Host, orphaned: Callable[[Holding], None]) -> None:
         self._store = store
         self._host = host
         self._clock = host.clock
-        self.watchdog = self._watchdog = Watchdog(host, self._add)
+        self._orphaned = orphaned
+        self.deserted: deque[Visit] = deque()
+        """Blocks that are gone. They are reported by the garbage collector, inside whatever code it interrupts: its
+        ``append`` takes no lock, and the watchdog does the rest."""
+        self.watchdog = self._watchdog = Watchdog(host, self._add, self._look_after_deserted)
         self._lanes: dict[int, Agenda[Cohort]] = {}
         self._disposer: Agenda[Disposal] = Agenda(
             host, "lessor-disposer", self._dispose, wanted=lambda _: True, slack=lambda _: 0
@@ -86,8 +94,18 @@ class Keeper:
         if cohort is None:
             self._let_go(tenure)
             return
-        cohort.tenures.pop(tenure, None)
+        cohort.holdings.pop(tenure._op.lease_id, None)
         self._drop_empty(cohort)
+
+    def _look_after_deserted(self) -> None:
+        """Give back the leases whose ``with`` was cut off."""
+        while self.deserted:
+            visit = self.deserted.popleft()
+            tenure = visit.holding()
+            if tenure is None:
+                self._orphaned(visit.holding)
+            else:
+                tenure._desert(visit)
 
     def _add(self, tenures: list[Tenure]) -> None:
         """Let newcomers be renewed; together if they were granted the same, within the time that a renewal may be early."""
@@ -125,17 +143,17 @@ class Keeper:
         except BaseException:
             self._enter(cohort, due_ns, deadline)  # an interrupt must not leave them out
             raise
-        return bool(cohort.tenures)
+        return bool(cohort.holdings)
 
     def _enter(self, cohort: Cohort, due_ns: int | None, deadline_ns: int) -> None:
-        if cohort.tenures:
+        if cohort.holdings:
             if due_ns is not None:
                 cohort.lane.set(cohort, due_ns)
             self._watchdog.watch(cohort, deadline_ns)
 
     def _drop_empty(self, cohort: Cohort) -> None:
         """Don't keep what all have left until it would be due, which may be hours."""
-        if not cohort.tenures:
+        if not cohort.holdings:
             cohort.lane.drop(cohort)
             self._let_go(cohort)
 
@@ -171,16 +189,16 @@ class Keeper:
         """
         now = self._clock.now()
         disposal = Disposal(release, now + within_ns)
-        with self._disposed:
-            self._disposals[disposal] = FIRST_DISPOSAL_NS
-            if len(self._disposals) > MOST_DISPOSALS:
-                oldest = next(iter(self._disposals))
-                del self._disposals[oldest]
-                self._disposer.drop(oldest)
-                self._warn_of_too_many()
+        self._disposals[disposal] = FIRST_DISPOSAL_NS  # without the condition: an interrupt could leave that taken
+        if len(self._disposals) > MOST_DISPOSALS:
+            self._drop_oldest()
         self._disposer.set(disposal, now)
 
-    def _warn_of_too_many(self) -> None:
+    def _drop_oldest(self) -> None:
+        with contextlib.suppress(StopIteration, RuntimeError):  # others add and remove meanwhile
+            oldest = next(iter(self._disposals))
+            self._disposals.pop(oldest, None)
+            self._disposer.drop(oldest)
         if not self._warned_of_too_many:
             self._warned_of_too_many = True
             log().warning(
@@ -197,6 +215,8 @@ class Keeper:
             return len(self._disposals)
 
     def _renew(self, cohorts: list[Cohort], now: int) -> None:
+        for holding in [holding for cohort in cohorts for holding in cohort.take_orphans()]:
+            self._orphaned(holding)
         tenures = [tenure for cohort in cohorts for tenure in cohort.members()]
         round_trip = min([cohort.timing.round_trip_ns for cohort in cohorts])
         most = self._store.guarantees.max_batch

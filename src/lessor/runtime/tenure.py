@@ -15,6 +15,7 @@ from lessor.core.ops import Loss, Lost, Renew, Renewed
 from lessor.core.schedule import Latency, renew_at, retry_at
 from lessor.core.timing import Renewal, to_ns
 from lessor.errors import ConfigError, LeaseLost
+from lessor.runtime.blocks import Visit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from lessor.errors import Draining
     from lessor.runtime.cohort import Cohort
     from lessor.runtime.engine import Engine
+    from lessor.runtime.holding import Holding
 
 OVER_NS: Final = -1
 """The deadline of a lease that is lost: always in the past."""
@@ -66,10 +68,14 @@ class Tenure:
     _inherited = ""
     _intake: Any = None
     """What counts the work in flight, once somebody wants that."""
-    _inside = 1
-    """Its owner, and whoever has entered it again."""
-    _entered = False
-    """Whether its own ``with`` was entered: the owner leaves it once."""
+    _visits: tuple[Visit, ...] = ()
+    """The ``with`` blocks on it that run: its own, and those that have entered it again."""
+    _own_visit: Visit | None = None
+    """The block of its own ``with``, once that was entered: there is only one."""
+    _owner_left = False
+    """Whether its own ``with`` has ended."""
+    _holding: Holding
+    """The engine's reference to it."""
     _lost: Any = None
     """The event to wait on, of the kind that the face has."""
     _listeners: list[tuple[Signal, Callable[[Any], object]]] | None = None
@@ -85,12 +91,13 @@ class Tenure:
         take: Take,
         sent_ns: int,
         owner: object,
+        generation: int,
         max_hold_ns: int | None = None,
         stall_after_ns: int | None = None,
     ) -> None:
         token, deadline_ns, inherited = take
         self._engine = engine
-        self._generation = engine.generation
+        self._generation = generation
         self._now = engine.now
         self._op = op
         self._timing = timing
@@ -222,6 +229,10 @@ class Tenure:
             lost = self._belief.state is LOST
             self._deadline_ns = OVER_NS if lost else self._belief.deadline_ns
             listeners = list(self._listeners) if signal is not None and self._listeners else ()
+        if self._generation != self._engine.generation and not lost:
+            # The process forked in here, in a signal handler: what was just written is the parent's belief.
+            self._fork()
+            return
         if signal is IS_LOST:
             self._engine.forget(self)
             self._wake()
@@ -256,18 +267,45 @@ class Tenure:
         """Whether the error says that this very lease takes no more work."""
         return (error.resource, error.token) == (self.resource, self.token)
 
-    def _occupy(self) -> None:
+    def _occupy(self, block: object) -> None:
         """Enter its own ``with``: a second one would give it back under the first."""
+        visit = Visit.of(block, self._holding, self._engine.keeper.deserted.append, own=True)
         with self._lock:
-            if self._entered:
+            if self._own_visit is not None:
                 raise ConfigError("this lease is, or was, in a 'with' already: use again(), or acquire another")
-            self._entered = True
+            self._visits = (*self._visits, visit)
+            self._own_visit = visit
+            self._holding.entered = True
 
-    def _is_last_out(self) -> bool:
-        """Leave it; whether nobody else is inside."""
+    def _visit(self, block: object) -> Visit:
+        """Enter it again."""
+        visit = Visit.of(block, self._holding, self._engine.keeper.deserted.append, own=False)
         with self._lock:
-            self._inside -= 1
-            return self._inside <= 0
+            self._visits = (*self._visits, visit)
+        return visit
+
+    def _is_last_out(self, visit: Visit | None) -> bool:
+        """Leave it; whether no other block is inside. It stays among the visits until `_is_gone`: see `_desert`."""
+        with self._lock:
+            if visit is None or visit.own:
+                self._owner_left = True
+            if visit is not None:
+                visit.left = True
+            return self._owner_left and all(one.left for one in self._visits)
+
+    def _is_gone(self, visit: Visit | None) -> None:
+        """Forget a block that has ended, with all that followed from it."""
+        with self._lock:
+            self._visits = tuple([one for one in self._visits if one is not visit])
+
+    def _desert(self, visit: Visit) -> None:
+        """Deal with a block that was cut off by an interrupt, before or in the course of leaving."""
+        if self._is_last_out(visit) and self._belief.state is not LOST:
+            if self._is_at_work():
+                self._advance(Over(Loss.RELEASED), self._now())
+            else:
+                self._engine.abandon(self, Loss.RELEASED)
+        self._is_gone(visit)
 
     # --- what stands under it -------------------------------------------------------------------------------------
 
@@ -339,6 +377,7 @@ class Tenure:
                 if self._listeners is None:
                     self._listeners = []
                 self._listeners.append((signal, callback))
+                self._engine.listened.add(self)
         if lost and signal is IS_LOST:
             self._call(callback)
 

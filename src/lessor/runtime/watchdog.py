@@ -24,7 +24,7 @@ class Watchdog:
     It also receives new ones, and introduces those to the keeper that are not given back at once: most are.
     """
 
-    def __init__(self, host: Host, introduce: Callable[[list[Tenure]], None]) -> None:
+    def __init__(self, host: Host, introduce: Callable[[list[Tenure]], None], chores: Callable[[], None]) -> None:
         self._introduce = introduce
         self._agenda: Agenda[Cohort | Tenure] = Agenda(
             host,
@@ -33,6 +33,7 @@ class Watchdog:
             wanted=_is_wanted,
             slack=_slack,
             receive=self._receive,
+            chores=chores,
         )
         self.take_on = self._agenda.set
         self.drop = self._agenda.drop

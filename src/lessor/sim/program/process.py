@@ -162,7 +162,7 @@ class SimProcess:
 
     def _end(self) -> None:
         for engine in self.engines:
-            for tenure in list(engine.held.values()):
+            for tenure in engine.leases():
                 self.world.let_go(self, tenure)
         self.engines = []
         self.life += 1

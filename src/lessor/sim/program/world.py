@@ -161,7 +161,7 @@ class ProgramWorld:
     def granted(self, process: SimProcess, resource: str, token: int) -> None:
         """See that nobody else believes in the resource when the store grants it."""
         for other in self.processes.values():
-            for tenure in (held for engine in other.engines for held in engine.held.values()):
+            for tenure in (held for engine in other.engines for held in engine.leases()):
                 if tenure.resource == resource and tenure.token < token and tenure.held and resource not in self.forced:
                     what = f"{process.name} was granted {resource} with token {token} while {other.name} still held it"
                     self.fail(Violation("overlap", what, self.now))
