@@ -64,7 +64,7 @@ MUTANTS = {
         "stand_under_it or drained_with",
     ),
     "a second with that frees what the first is in": (
-        "runtime/tenure.py",
+        "runtime/visits.py",
         "            if self._own_visit is not None:",
         "            if False:",
         "second_with",
@@ -304,7 +304,7 @@ MUTANTS = {
         "whichever_slot",
     ),
     "an inner exit that gives the lease back": (
-        "runtime/tenure.py",
+        "runtime/visits.py",
         "            return self._owner_left and all(one.left for one in self._visits)",
         "            return True",
         "outermost or last_one",

@@ -131,7 +131,7 @@ class AsyncClient(BaseClient):
 
         ``ttl`` is a duration or, to say more, a `Timing`; None, under a parent, to last as long as that. ``wait``: None
         waits for ever, a number for at most so many seconds, 0 not at all. `Options` says what else can be asked for.
-        The lease is renewed until it is released, or as long as the options say.
+        The lease is renewed until it is released, as long as the options say and the program has a reference to it.
         """
         self._engine.require_open()
         terms = self._terms.terms(ttl, options)

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from lessor.core.ops import Acquire
     from lessor.core.timing import Duration
     from lessor.patterns.drain import Work
-    from lessor.runtime.blocks import Visit
     from lessor.runtime.engine import Engine
+    from lessor.runtime.visits import Visit
 
 
 class LossEvent(asyncio.Event):

@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lessor.runtime.holding import Holding
-
 
 class Exit:
     """What a ``with`` block calls when it ends: one for each block."""
@@ -73,23 +71,3 @@ def block_of(thing: object) -> object:
     found, _latest.exit = _latest.exit, None
     made = found() if found is not None else None
     return made if made is not None and made.thing is thing else thing
-
-
-class Visit(weakref.ref[Any]):
-    """One block on a lease: a weak reference to what lives as long as the block does."""
-
-    __slots__ = ("holding", "left", "own")
-
-    holding: Holding
-    own: bool
-    """Whether it is the lease's own ``with``, and not one that has entered it again."""
-    left: bool
-
-    @classmethod
-    def of(cls, block: object, holding: Holding, report: Callable[[Visit], object], *, own: bool) -> Visit:
-        """Return the visit of this block, which is reported when the block is gone. The report must take no lock."""
-        visit = cls(block, report)
-        visit.holding = holding
-        visit.own = own
-        visit.left = False
-        return visit

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from lessor.core.holder import Holder
     from lessor.core.ops import Op, Outcome, Release, Renew
     from lessor.core.timing import Timing
-    from lessor.runtime.blocks import Visit
     from lessor.runtime.holding import Holding
     from lessor.runtime.host import Host
     from lessor.runtime.tenure import Tenure
+    from lessor.runtime.visits import Visit
     from lessor.stores.base import Store
 
 DISPOSAL_TIMEOUT = 1.0

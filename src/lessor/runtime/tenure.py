@@ -15,7 +15,7 @@ from lessor.core.ops import Loss, Lost, Renew, Renewed
 from lessor.core.schedule import Latency, renew_at, retry_at
 from lessor.core.timing import Renewal, to_ns
 from lessor.errors import ConfigError, LeaseLost
-from lessor.runtime.blocks import Visit
+from lessor.runtime.visits import Visited
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +41,7 @@ DISPOSABLE: Final = (None, Loss.RELEASED, Loss.EXPIRED, Loss.REVOKED, Loss.STALL
 """Losses after which the store may still have the lease under our id."""
 
 
-class Tenure:
+class Tenure(Visited):
     """A lease held here. Thread-safe; made by the engine, never by hand."""
 
     # What most leases never need is said here, and not of each: to make one is on the path of every acquisition.
@@ -68,12 +68,6 @@ class Tenure:
     _inherited = ""
     _intake: Any = None
     """What counts the work in flight, once somebody wants that."""
-    _visits: tuple[Visit, ...] = ()
-    """The ``with`` blocks on it that run: its own, and those that have entered it again."""
-    _own_visit: Visit | None = None
-    """The block of its own ``with``, once that was entered: there is only one."""
-    _owner_left = False
-    """Whether its own ``with`` has ended."""
     _holding: Holding
     """The engine's reference to it."""
     _lost: Any = None
@@ -266,46 +260,6 @@ class Tenure:
     def _refused(self, error: Draining) -> bool:
         """Whether the error says that this very lease takes no more work."""
         return (error.resource, error.token) == (self.resource, self.token)
-
-    def _occupy(self, block: object) -> None:
-        """Enter its own ``with``: a second one would give it back under the first."""
-        visit = Visit.of(block, self._holding, self._engine.keeper.deserted.append, own=True)
-        with self._lock:
-            if self._own_visit is not None:
-                raise ConfigError("this lease is, or was, in a 'with' already: use again(), or acquire another")
-            self._visits = (*self._visits, visit)
-            self._own_visit = visit
-            self._holding.entered = True
-
-    def _visit(self, block: object) -> Visit:
-        """Enter it again."""
-        visit = Visit.of(block, self._holding, self._engine.keeper.deserted.append, own=False)
-        with self._lock:
-            self._visits = (*self._visits, visit)
-        return visit
-
-    def _is_last_out(self, visit: Visit | None) -> bool:
-        """Leave it; whether no other block is inside. It stays among the visits until `_is_gone`: see `_desert`."""
-        with self._lock:
-            if visit is None or visit.own:
-                self._owner_left = True
-            if visit is not None:
-                visit.left = True
-            return self._owner_left and all(one.left for one in self._visits)
-
-    def _is_gone(self, visit: Visit | None) -> None:
-        """Forget a block that has ended, with all that followed from it."""
-        with self._lock:
-            self._visits = tuple([one for one in self._visits if one is not visit])
-
-    def _desert(self, visit: Visit) -> None:
-        """Deal with a block that was cut off by an interrupt, before or in the course of leaving."""
-        if self._is_last_out(visit) and self._belief.state is not LOST:
-            if self._is_at_work():
-                self._advance(Over(Loss.RELEASED), self._now())
-            else:
-                self._engine.abandon(self, Loss.RELEASED)
-        self._is_gone(visit)
 
     # --- what stands under it -------------------------------------------------------------------------------------
 
