@@ -124,11 +124,24 @@ SYSTEM = SystemClock()
 """One for the process: all its leases count on the same levels."""
 
 
+_at_fork = 0
+"""The reading of the holder's clock when the process last forked."""
+
+
+def _before_fork() -> None:
+    global _at_fork  # noqa: PLW0603 - handed from the parent to the child
+    _at_fork = SYSTEM.now()
+
+
 def _after_fork() -> None:
+    """In the child, which may be in another time namespace: look for its offset again, and don't go back in time."""
+    boot, raw = _clock_gettime_ns(_BOOT), _clock_gettime_ns(_RAW)
+    SYSTEM._levels = (_at_fork - boot, _at_fork - raw)
+    SYSTEM._host_offset = None
     SYSTEM._lock = threading.Lock()  # it may have been taken by a thread that doesn't exist in the child
 
 
-os.register_at_fork(after_in_child=_after_fork)
+os.register_at_fork(before=_before_fork, after_in_child=_after_fork)
 
 
 def _namespace_offset_ns() -> int:
