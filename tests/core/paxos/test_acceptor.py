@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from lessor.core.clock import SECOND
+from lessor.core.lease import Closed
 from lessor.core.ops import EventKind, Loss, Release, Renew, Revoke, Summons
 from lessor.core.paxos.acceptor import KEEP_AHEAD_US, RAISE_BY_US, REPLY_ROOM, Config, Durable
 from lessor.core.paxos.ballots import DAY_US, SECOND_US
@@ -164,10 +165,35 @@ def test_a_batch_gets_a_verdict_each_in_order() -> None:
 def test_the_lock_delay_keeps_others_out_after_an_expiry_but_not_after_a_release() -> None:
     node = acceptor()
     ask(node, Accept(asking("p", lock_delay_ns=SECOND), 5), 0)
-    assert isinstance(ask(node, Accept(asking("q"), 6), TTL), HeldBy)
+    held = ask(node, Accept(asking("q"), 6), TTL)
+    assert isinstance(held, HeldBy)
+    assert held.closed is Closed.LOCK_DELAY
     assert isinstance(ask(node, Accept(asking("q"), 6), TTL + SECOND), Ack)
     ask(node, Drop(Release("job", "q"), 6), TTL + SECOND)
     assert isinstance(ask(node, Accept(asking("r"), 7), TTL + SECOND), Ack)
+
+
+def test_only_force_ends_a_lock_delay_and_no_copy_of_the_request_brings_the_lease_back() -> None:
+    node = acceptor()
+    ask(node, Accept(asking("p", lock_delay_ns=SECOND), 5), 0)
+    refused = ask(node, End(Revoke("job", token=5)), TTL)
+    assert isinstance(refused, HeldBy)
+    assert (refused.closed, refused.token, refused.remaining_ns) == (Closed.LOCK_DELAY, 5, SECOND)
+    assert ask(node, End(Revoke("job", force=True, token=4)), TTL) == Nothing()
+    assert ask(node, End(Revoke("job", force=True, token=5)), TTL) == Dropped(0)
+    assert not isinstance(ask(node, Accept(asking("p", lock_delay_ns=SECOND), 5), TTL), Ack)
+    assert isinstance(ask(node, Accept(asking("q"), 6), TTL), Ack)
+
+
+def test_a_revocation_opens_what_a_minimum_hold_closes() -> None:
+    node = acceptor()
+    ask(node, Accept(asking("p", hold_at_least_ns=TTL), 5), 0)
+    assert ask(node, Drop(Release("job", "p"), 5), 1) == Dropped(TTL - 1)
+    held = ask(node, Accept(asking("q"), 6), 2)
+    assert isinstance(held, HeldBy)
+    assert held.closed is Closed.HOLD_AT_LEAST
+    assert ask(node, End(Revoke("job", token=5)), 3) == Dropped(0)
+    assert isinstance(ask(node, Accept(asking("q"), 6), 3), Ack)
 
 
 def test_waiters_are_called_in_the_order_of_their_tickets() -> None:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from lessor.core.lease import Contender, Record
+from lessor.core.lease import Closed, Contender, Record
 from lessor.core.ops import Event, EventKind, Notice, Summons
 from lessor.core.paxos import merging
 from lessor.core.paxos.merging import Pushes, agreed, in_doubt
@@ -51,3 +51,11 @@ def test_a_lease_is_what_a_majority_shows() -> None:
     merged = agreed([[record(5, 7, queue=queue)], [record(5, 9)]], 3)
     assert merged == [record(5, 9, queue=queue)]
     assert not in_doubt([[record(5)], [record(5)]], 3)
+
+
+def test_a_lease_is_held_as_long_as_most_of_a_majority_say_so() -> None:
+    held, delayed = record(5, 2), record(5, 60, closed=Closed.LOCK_DELAY)
+    assert agreed([[held], [held], [delayed]], 3) == [held]
+    assert agreed([[held], [delayed], [delayed]], 3) == [delayed]
+    assert agreed([[held], [delayed]], 3) == [delayed]
+    assert agreed([[delayed], [], []], 3) == []

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 
-from lessor.core.ops import Acquire, NotHeld, Released, Renew, Renewed, Revoke, Unknown
-from lessor.core.paxos.messages import Dropped, Look, Nothing, Refused, Seen
+from lessor.core.lease import Closed
+from lessor.core.ops import Acquire, Held, NotHeld, Released, Renew, Renewed, Revoke, Unknown
+from lessor.core.paxos.messages import Dropped, HeldBy, Look, Nothing, Refused, Seen
 from lessor.core.paxos.proposer import Proposer
 from lessor.core.paxos.steps import Kept
 from lessor.runtime.clock import SYSTEM
@@ -29,6 +30,14 @@ def test_a_refusal_of_one_node_fails_neither_a_look_nor_a_revocation() -> None:
     assert told(RevokeTask(Revoke("job"), 3), Refused("no"), Dropped(5), Dropped(7)) == Released(7)
     assert told(RevokeTask(Revoke("job"), 3), Nothing(), Refused("no"), Nothing()) == NotHeld()
     assert told(RevokeTask(Revoke("job"), 3), Refused("no")) is None
+
+
+def test_what_a_majority_keeps_closed_is_not_opened() -> None:
+    closed = HeldBy("me", 5, 9, 0, 0, 5, closed=Closed.LOCK_DELAY)
+    longer = closed._replace(remaining_ns=10)
+    assert told(RevokeTask(Revoke("job"), 3), closed, longer) == Held("me", 5, 10, 0, closed=Closed.LOCK_DELAY)
+    assert told(RevokeTask(Revoke("job"), 3), closed, Nothing()) is None
+    assert told(RevokeTask(Revoke("job"), 3), closed, Nothing(), Nothing()) == NotHeld()
 
 
 def test_a_refusal_of_a_majority_is_told() -> None:

@@ -14,7 +14,6 @@ from lessor.stores.zookeeper.wire import Exists, GetChildren, GetData, Sync
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
-    from lessor.core.lease import Closed
     from lessor.stores.zookeeper.desk import Desk
     from lessor.stores.zookeeper.session import Session
     from lessor.stores.zookeeper.sight import Seen
@@ -72,40 +71,13 @@ def _record(
         closed, remaining = closed_by(desk, lease, now)
         if closed is None:
             return None
+        if own_holding(desk, lease) is None:  # since when it is closed, the servers' wall clock says
+            since_ns = lease.stat.mtime * MILLISECOND
+            remaining = max(1, remaining - max(0, desk.clock.wall_us() * MICROSECOND - since_ns))
     elif (yield from parent_is_gone(desk, main, lease)):
         return None
     node = lease.node
-    if closed is not None:
-        return _closed(desk, lease, closed, remaining, (yield from _contenders(desk, main, node["resource"], waiters)))
-    renewed_us, renewals = yield from _renewed(desk, main, lease)
-    contenders = yield from _contenders(desk, main, node["resource"], waiters)
-    parent = node.get("parent")
-    return Record(
-        resource=node["resource"],
-        holder=lease.holder,
-        token=lease.token,
-        ttl_ns=lease.ttl_ns,
-        remaining_ns=remaining,
-        granted_us=node["granted"],
-        renewed_us=renewed_us,
-        renewals=renewals,
-        metadata=decode_metadata(node.get("metadata", "")),
-        parent=(parent[0], parent[1]) if parent else None,
-        soft_ns=node.get("soft", 0),
-        grace_ns=node.get("grace", 0),
-        lock_delay_ns=node.get("lock_delay", 0),
-        hold_at_least_ns=node.get("hold_at_least", 0),
-        revoked=bool(node.get("revoked")),
-        queue=tuple(contenders),
-    )
-
-
-def _closed(desk: Desk, lease: Seen, closed: Closed, remaining: int, contenders: list[Contender]) -> Record:
-    """Return the last lease on a resource that is closed. Since when it is, for others', the servers' wall clock says."""
-    node = lease.node
-    if own_holding(desk, lease) is None:
-        remaining = max(1, remaining - max(0, desk.clock.wall_us() * MICROSECOND - lease.stat.mtime * MILLISECOND))
-    return Record(
+    record = Record(
         resource=node["resource"],
         holder=lease.holder,
         token=lease.token,
@@ -116,8 +88,21 @@ def _closed(desk: Desk, lease: Seen, closed: Closed, remaining: int, contenders:
         renewals=0,
         lock_delay_ns=node.get("lock_delay", 0),
         hold_at_least_ns=node.get("hold_at_least", 0),
-        queue=tuple(contenders),
+        queue=tuple((yield from _contenders(desk, main, node["resource"], waiters))),
         closed=closed,
+    )
+    if closed is not None:
+        return record
+    renewed_us, renewals = yield from _renewed(desk, main, lease)
+    parent = node.get("parent")
+    return record._replace(
+        renewed_us=renewed_us,
+        renewals=renewals,
+        metadata=decode_metadata(node.get("metadata", "")),
+        parent=(parent[0], parent[1]) if parent else None,
+        soft_ns=node.get("soft", 0),
+        grace_ns=node.get("grace", 0),
+        revoked=bool(node.get("revoked")),
     )
 
 
