@@ -238,6 +238,24 @@ def test_a_control_group_is_removed_with_its_last_process(cli: Cli) -> None:
     assert name not in os.listdir(os.path.dirname(probe.path))
 
 
+def test_a_run_within_a_run_leaves_no_control_group(cli: Cli) -> None:
+    """The inner one is killed and can't remove its own, which is below that of the outer one."""
+    probe = ControlGroup.make()
+    if probe is None:
+        pytest.skip("no control group can be made here")
+    probe.remove()
+    inner = [*cli.lessor, "run", "y", "--", sys.executable, "-c", STRAY]
+    process = cli.start("run", "--on-lost", "kill", "x", "--", *inner, cwd=cli.folder)
+    (stray,) = cli.group()
+    with open(f"/proc/{stray}/cgroup", encoding="utf-8") as file:
+        outer = next(part for part in file.read().split("/") if part.startswith("lessor-run-"))
+    guardian = guardian_of(process.pid)
+    process.kill()
+    until(lambda: not alive(guardian), "the guardian has ended")
+    assert not alive(stray)
+    assert outer not in os.listdir(os.path.dirname(probe.path))
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_a_process_that_may_not_be_killed_is_declared_and_the_lease_is_kept_for_it(cli: Cli) -> None:
     read, write = os.pipe()

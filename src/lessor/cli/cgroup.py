@@ -48,24 +48,23 @@ class ControlGroup:
             _write(self.path, "cgroup.kill", "1")
 
     def remove(self) -> None:
-        """Remove it; what still runs in it goes back to where this process is."""
+        """Remove it, with what was made below it; what still runs there goes back to where this process is."""
         for _ in range(TRIES):
-            try:
-                os.rmdir(self.path)
-            except FileNotFoundError:
-                return
-            except OSError:
-                self._empty()
-            else:
+            for folder, _, _ in os.walk(self.path, topdown=False):
+                with contextlib.suppress(OSError):
+                    _move(folder, os.path.dirname(self.path))
+                    os.rmdir(folder)
+            if not os.path.exists(self.path):
                 return
 
-    def _empty(self) -> None:
-        with contextlib.suppress(OSError):
-            with open(os.path.join(self.path, "cgroup.procs"), encoding="ascii") as file:
-                pids = file.read().split()
-            for pid in pids:
-                with contextlib.suppress(OSError):
-                    _write(os.path.dirname(self.path), "cgroup.procs", pid)
+
+def _move(source: str, target: str) -> None:
+    """Move all processes from one control group to another."""
+    with open(os.path.join(source, "cgroup.procs"), encoding="ascii") as file:
+        pids = file.read().split()
+    for pid in pids:
+        with contextlib.suppress(OSError):  # it has ended
+            _write(target, "cgroup.procs", pid)
 
 
 def _write(folder: str, name: str, text: str) -> None:
