@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from lessor.core import rules
@@ -61,7 +62,7 @@ class Reading:
         for name in names:
             record = self._record(name, loaded, left)
             if record is not None:
-                kv = loaded[name].held()
+                kv = loaded[name].held() if record.closed is None else None
                 grip = grips.get((name, kv.value["id"])) if kv is not None else None
                 if grip is not None and grip.renewals:  # only the client that renews knows
                     record = record._replace(renewals=grip.renewals, renewed_us=grip.renewed_us)
@@ -82,7 +83,12 @@ class Reading:
         return task.loaded
 
     def _record(self, name: str, loaded: dict[str, Snapshot], left: dict[int, tuple[int, int]]) -> Record | None:
-        if not left.keys() & loaded[name].etcd_leases():
+        snapshot = loaded[name]
+        held = snapshot.held()
+        if held is not None and held.lease not in left:  # it has run out, and its key is yet to be cleared away
+            snapshot = replace(snapshot, kv=None)
+            loaded = {**loaded, name: snapshot}
+        if not left.keys() & snapshot.etcd_leases():
             return None
         table = Table(Revoke(name), self._layout, loaded, left, self._clock)
         try:

@@ -95,11 +95,8 @@ class Snapshot:
         return 2 + sum("//closed/" in kv.key or "//grace/" in kv.key for kv in self.waits) + bool(self.waiters())
 
     def etcd_leases(self) -> list[int]:
-        """Return the etcd leases whose time matters to others: the holder's, or of what keeps them out."""
-        if self.kv is not None and self.kv.held:
-            return [self.kv.lease]
-        closed = self.closed()
-        return [closed.lease] if closed else []
+        """Return the etcd leases whose time matters to others: the holder's, and of what keeps them out after it."""
+        return [kv.lease for kv in (self.held(), self.closed()) if kv is not None]
 
 
 def in_turn(waits: list[KV]) -> list[KV]:
