@@ -96,6 +96,17 @@ class Silence(Case):
         with lab.hanging(), _signals(), contextlib.suppress(StoreUnavailable):
             _interrupted(lambda: store.read(["job"], timeout=SHORT))
 
+    def test_signals_do_not_prolong_listening(self, lab: Harness, store: Store) -> None:
+        _require_hanging(lab)
+        subscription = store.subscribe()
+        if subscription is None:
+            pytest.skip("this store pushes nothing")
+        try:
+            with lab.hanging(), _signals():
+                _interrupted(lambda: subscription.get(SHORT))
+        finally:
+            subscription.close()
+
     def test_signals_do_not_prolong_the_first_request(self, lab: Harness, store: Store) -> None:
         """There is no connection yet."""
         _require_hanging(lab)
