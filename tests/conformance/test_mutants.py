@@ -118,9 +118,9 @@ MUTANTS = {
         "connected_to",
     ),
     "a handover that is repeated as a release": (
-        "client/lease.py",
-        "release = self._unanswered or Release(",
-        "release = Release(",
+        "runtime/tenure.py",
+        "return self._unanswered or Release(",
+        "return Release(",
         "however_it_is_repeated",
     ),
     "a lost term that ends the campaign": (
@@ -260,9 +260,21 @@ MUTANTS = {
     ),
     "a cancelled waiter that stays in the queue": (
         "client/terms.py",
-        "    if claim.in_doubt or claim.queued:",
+        "    if unsure or claim.queued:",
         "    if False:",
         "leaves_the_queue or hangs or silent",
+    ),
+    "a request without an answer that is forgotten once a copy has one": (
+        "core/claim.py",
+        "        self.astray = True",
+        "        pass",
+        "a_copy_of_a_request",
+    ),
+    "a release that is sent until the TTL is over": (
+        "runtime/keeper.py",
+        "if isinstance(outcome, Unknown) and pause is not None:",
+        "if isinstance(outcome, Unknown) and pause is not None and now < disposal.until_ns:",
+        "until_it_is_answered",
     ),
     "the parent's leases kept by a forked child": (
         "runtime/engine.py",

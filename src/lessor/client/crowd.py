@@ -36,7 +36,7 @@ def let_go(engine: Engine, tenures: Iterable[Tenure]) -> list[tuple[Tenure, Rele
     for tenure in tenures:
         tenure._advance(Over(Loss.RELEASED), now)
         if tenure._to_give_back():
-            given.append((tenure, tenure._unanswered or Release(tenure.resource, tenure.id)))
+            given.append((tenure, tenure._release))
     return given
 
 

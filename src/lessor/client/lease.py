@@ -120,7 +120,7 @@ class Lease(Tenure):
     def _give_back(self, now: int, *, raising: bool, release: Release | None = None) -> bool:
         engine = self._engine
         if release is None:
-            release = self._unanswered or Release(self._op.resource, self._op.lease_id)
+            release = self._release
         at_work = not raising and self._is_at_work()
         try:
             # Stop believing and renewing first: a late renewal must not follow the release.

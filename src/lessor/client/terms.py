@@ -134,7 +134,7 @@ def start_over(engine: Engine, claim: Claim) -> None:
     """Go on with another lease id, and give the spent one back."""
     require_ours(engine, claim)
     engine.waiters.leave(claim.op.lease_id)
-    release = Release(claim.op.resource, claim.op.lease_id, abandon=claim.in_doubt)
+    release = Release(claim.op.resource, claim.op.lease_id, abandon=claim.in_doubt or claim.astray)
     engine.keeper.dispose(release, claim.timing.ttl_ns)
     claim.restart(engine.ids.new(engine.clock.now()))
     engine.waiters.expect(claim.op.lease_id)
@@ -149,6 +149,7 @@ def drop_claim(engine: Engine, claim: Claim) -> None:
     if tenure is not None:
         engine.abandon(tenure, Loss.RELEASED)
     engine.held.pop(claim.op.lease_id, None)  # a lease that was interrupted in the making, and is gone already
-    if claim.in_doubt or claim.queued:
-        release = Release(claim.op.resource, claim.op.lease_id, abandon=claim.in_doubt)
+    unsure = claim.in_doubt or claim.astray
+    if unsure or claim.queued:
+        release = Release(claim.op.resource, claim.op.lease_id, abandon=unsure)
         engine.keeper.dispose(release, claim.timing.ttl_ns)

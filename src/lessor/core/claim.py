@@ -29,6 +29,8 @@ class Take(NamedTuple):
     deadline_ns: int
     state: str = ""
     """What the holder before has handed over."""
+    astray: bool = False
+    """Whether a copy of the request had no answer: it may still be on its way, and must not be granted again."""
 
 
 class Sleep(NamedTuple):
@@ -60,6 +62,8 @@ class Claim:
     """Whether something may be granted to us that nobody has been handed yet."""
     queued = False
     """Whether the store keeps something for us: a place in the queue, or a grant that came too late."""
+    astray = False
+    """Whether a request had no answer: it may still be on its way, whatever another copy of it was answered."""
     position = 0
     """How many were before us when we last asked."""
     generation = 0
@@ -80,14 +84,14 @@ class Claim:
     def restart(self, lease_id: str) -> None:
         """Go on with another lease id."""
         self.op = self.op._replace(lease_id=lease_id)
-        self.in_doubt = self.queued = False
+        self.in_doubt = self.queued = self.astray = False
 
     def after(self, outcome: Outcome, sent_ns: int, now: int) -> Decision:
         """Say what follows from the answer to a request that was sent at ``sent_ns``."""
         if isinstance(outcome, Granted):
             deadline = sent_ns + self.timing.safe_time(outcome.ttl_ns)
             if now < deadline:
-                return Take(outcome.token, deadline, outcome.state)
+                return Take(outcome.token, deadline, outcome.state, self.astray)
             too_short = deadline <= sent_ns and self.op.parent is not None
             return self._too_short() if too_short else self._too_late(sent_ns, now)
         if isinstance(outcome, Held):
@@ -141,6 +145,7 @@ class Claim:
         return StartOver()
 
     def _unknown(self, error: LessorError, sent_ns: int, now: int) -> Decision:
+        self.astray = True
         if self.failing_since_ns is None:
             self.failing_since_ns = sent_ns
         if isinstance(error, ConfigError) or now - self.failing_since_ns >= self.patience_ns:

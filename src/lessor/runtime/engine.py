@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from lessor.core.clock import SECOND
 from lessor.core.holder import Over
-from lessor.core.ops import Loss, Release
+from lessor.core.ops import Loss
 from lessor.errors import Closed, LeaseLost
 from lessor.runtime.batcher import Batcher
 from lessor.runtime.holding import Holding
@@ -109,7 +109,7 @@ class Engine:
         """Stop believing in the lease now, and give it back in the background."""
         tenure._advance(Over(reason), self.clock.now())
         self.forget(tenure)
-        self.keeper.dispose(Release(tenure.resource, tenure.id), tenure.timing.ttl_ns)
+        self.keeper.dispose(tenure._release, tenure.timing.ttl_ns)
 
     def held_by(self, owner: object, resource: str, token: int) -> Tenure | None:
         """Return the lease on this resource with this token if this thread or task itself holds it, and for ever if left alone."""
@@ -199,9 +199,7 @@ class Engine:
         orphans = [holding for holding in list(self.held.values()) if holding() is None]
         # Those that stand under others end with them; under counted work that is in flight, with their TTL.
         releases = [
-            Release(t.resource, t.id)
-            for t in tenures
-            if (t._parent is None or t._parent.id not in self.held) and not t._is_at_work()
+            t._release for t in tenures if (t._parent is None or t._parent.id not in self.held) and not t._is_at_work()
         ] + [holding.release for holding in orphans]
         for holding in orphans:
             self.held.pop(holding.op.lease_id, None)

@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 class Holding(weakref.ref["Tenure"]):
     """A weak reference to a lease, with what it takes to give the lease back without it."""
 
-    __slots__ = ("entered", "op", "token", "ttl_ns")
+    __slots__ = ("entered", "op", "token", "ttl_ns", "unanswered")
 
     op: Acquire
+    unanswered: Release | None
+    """How to give it back, if not plainly."""
     token: int
     ttl_ns: int
     entered: bool
@@ -33,6 +35,7 @@ class Holding(weakref.ref["Tenure"]):
         """Return the reference to this lease."""
         holding = cls(tenure)
         holding.op = tenure._op
+        holding.unanswered = tenure._unanswered
         holding.token = tenure.token
         holding.ttl_ns = tenure._timing.ttl_ns
         holding.entered = False
@@ -41,4 +44,4 @@ class Holding(weakref.ref["Tenure"]):
     @property
     def release(self) -> Release:
         """What gives the lease back."""
-        return Release(self.op.resource, self.op.lease_id)
+        return self.unanswered or Release(self.op.resource, self.op.lease_id)

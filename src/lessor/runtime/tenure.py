@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from lessor.core import holder as machine
 from lessor.core.holder import Confirmed, Ending, Over, Signal, State, Tick, Unconfirmed
 from lessor.core.lease import decode_metadata, decode_state
-from lessor.core.ops import Loss, Lost, Renew, Renewed
+from lessor.core.ops import Loss, Lost, Release, Renew, Renewed
 from lessor.core.schedule import Latency, renew_at, retry_at
 from lessor.core.timing import Renewal, to_ns
 from lessor.errors import ConfigError, LeaseLost
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from lessor.core.claim import Take
     from lessor.core.holder import Holder, HolderEvent
-    from lessor.core.ops import Acquire, Outcome, Release
+    from lessor.core.ops import Acquire, Outcome
     from lessor.core.timing import Duration, Timing
     from lessor.errors import Draining
     from lessor.runtime.cohort import Cohort
@@ -55,7 +55,7 @@ class Tenure(Visited):
     _failures = 0
     _released = False
     _unanswered: Release | None = None
-    """What was sent to give it back, and got no answer."""
+    """How to give it back, if not plainly: as it was tried without an answer, or so that no copy of its request counts."""
     _latency: Latency | None = None
     _again: Renew | None = None
     """Its renewal, where that is always the same."""
@@ -89,7 +89,7 @@ class Tenure(Visited):
         max_hold_ns: int | None = None,
         stall_after_ns: int | None = None,
     ) -> None:
-        token, deadline_ns, inherited = take
+        token, deadline_ns, inherited, astray = take
         self._engine = engine
         self._generation = generation
         self._now = engine.now
@@ -108,6 +108,8 @@ class Tenure(Visited):
             self._progress_ns = sent_ns
         if inherited:
             self._inherited = inherited
+        if astray:
+            self._unanswered = Release(op.resource, op.lease_id, abandon=True)
         self._belief = machine.granted(deadline_ns, timing.at_least(op.grace_ns) if op.grace_ns else 0)
         self._deadline_ns = deadline_ns
 
@@ -239,6 +241,11 @@ class Tenure(Visited):
     def _to_give_back(self) -> bool:
         """Whether the store may still have it under our id, so that giving it back makes sense."""
         return not self._released and self._belief.loss in DISPOSABLE and self._generation == self._engine.generation
+
+    @property
+    def _release(self) -> Release:
+        """What gives it back: in the same way as before, if that had no answer."""
+        return self._unanswered or Release(self._op.resource, self._op.lease_id)
 
     def _leave_to_disposer(self, release: Release) -> None:
         """Have it given back in the background; should it be given back again meanwhile, then in the same way."""

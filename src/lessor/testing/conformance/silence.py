@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lessor.client.sync import Client
-from lessor.core.ops import Acquire, Granted, Loss, Lost, Renew, Unknown
-from lessor.errors import StoreUnavailable
+from lessor.core.ops import Acquire, Granted, Loss, Lost, Release, Renew, Unknown
+from lessor.errors import LeaseHeld, StoreUnavailable
 from lessor.runtime.clock import SYSTEM
 from lessor.testing.conformance.base import PATIENCE, Case, Thread, new_id, ns, pass_time, take, taken, until
 from lessor.testing.faults import FaultyStore
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from lessor.core.ops import Op
     from lessor.stores.base import Store
+    from lessor.testing.faces import Face
     from lessor.testing.harness import Harness
 
 SHORT = 0.3
@@ -68,6 +69,31 @@ class Silence(Case):
             assert client._engine.keeper.drain(PATIENCE) == 0
             [lease_id] = {op.lease_id for ops in faulty.calls for op in ops if isinstance(op, Acquire)}
             assert take(store, "job", 30, lease_id) == Lost(Loss.RELEASED), "its request came late, and was granted"
+
+    def test_a_copy_of_a_request_that_is_still_on_its_way_grants_nothing_after_the_release(
+        self, faulty: FaultyStore, faulty_face: Face, store: Store
+    ) -> None:
+        """The first request had no answer, and the second one was granted."""
+        faulty.matching = lambda op: isinstance(op, Acquire)
+        faulty.lost_requests = 1
+        lease = faulty_face.acquire("job", ttl=30, wait=0)
+        assert faulty_face.release(lease)
+        assert take(store, "job", 30, lease.id) == Lost(Loss.RELEASED)
+
+    def test_a_copy_of_a_request_that_is_still_on_its_way_grants_nothing_after_a_refusal(
+        self, faulty: FaultyStore, faulty_face: Face, store: Store
+    ) -> None:
+        """The first request had no answer, and the second one was told that another client holds it."""
+        holder = new_id()
+        taken(store, "job", 30, holder)
+        faulty.matching = lambda op: isinstance(op, Acquire)
+        faulty.lost_requests = 1
+        with pytest.raises(LeaseHeld):
+            faulty_face.acquire("job", ttl=30, wait=0)
+        assert faulty_face.client._engine.keeper.drain(PATIENCE) == 0
+        store.apply([Release("job", holder)], timeout=PATIENCE)
+        [lease_id] = {op.lease_id for ops in faulty.calls for op in ops if isinstance(op, Acquire)}
+        assert take(store, "job", 30, lease_id) == Lost(Loss.RELEASED)
 
     def test_a_client_that_is_closed_meanwhile_leaves_nothing_for_longer_than_the_ttl(
         self, lab: Harness, store: Store
