@@ -9,7 +9,7 @@ FUZZER := $(VENV)/.fuzzer
 unexport PYTHONDONTWRITEBYTECODE
 SITE   := $(VENV)-site
 
-.PHONY: help demo test test-all soak variants proof chaos sim fuzz lint bench docs picture site clean
+.PHONY: help demo test test-all soak variants proof chaos sim mutants fuzz lint bench docs picture site clean
 .DEFAULT_GOAL := help
 
 help:            ## show what there is
@@ -55,6 +55,9 @@ chaos: $(READY)  ## elections and restarts by the hundred, large sessions, long 
 
 sim: $(READY)    ## the cluster's protocol in 100,000 simulated worlds (an hour on two cores); ARGS='--seeds 5000' for less
 	$(BIN)/lessor sim run --seeds 100000 --jobs 2 $(ARGS)
+
+mutants: $(READY) ## looks anew for worlds that catch each wrong version of the protocol, for tests/sim/caught.py (half an hour)
+	$(BIN)/python -m tests.sim.hunt $(ARGS)
 
 $(FUZZER): $(READY)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --group fuzz

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from lessor.core.ops import Acquire, Loss
 from lessor.core.paxos.acceptor import Acceptor, Durable
 from lessor.core.paxos.ballots import DAY_US, Ballots
-from lessor.core.paxos.messages import Accept, Ack, Drop, Extend, Gone, Low, Request, Seed, Withdraw
+from lessor.core.paxos.messages import Accept, Ack, Drop, End, Extend, Gone, Low, Request, Seed, SeedQuery, Withdraw
 from lessor.core.paxos.proposer import Proposer
 from lessor.core.paxos.session import Keeping, Session
 from lessor.core.paxos.starting import Seeding, silence
@@ -18,8 +18,9 @@ from lessor.sim.node import Node
 from lessor.sim.world import Cast
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
+    from lessor.core.entry import Reservation
     from lessor.core.paxos.acceptor import Answer
     from lessor.core.paxos.attempt import Attempt
     from lessor.core.paxos.messages import Verdict
@@ -186,6 +187,51 @@ class DoesNotClose(Acceptor):
         pass
 
 
+class WithdrawalDoesNotClose(Acceptor):
+    """A request of a withdrawn attempt that arrives late is taken in."""
+
+    _withdrawing = False
+
+    def withdraw(self, item: Withdraw, now: int) -> Verdict:
+        self._withdrawing = True
+        try:
+            return super().withdraw(item, now)
+        finally:
+            self._withdrawing = False
+
+    def close(self, slot: Slot, n: int, lease_id: str) -> None:
+        if not self._withdrawing:
+            super().close(slot, n, lease_id)
+
+
+class ForcedEndKeepsThePromise(Acceptor):
+    """A copy of the request that a forced end undid is taken in again."""
+
+    def end(self, item: End, now: int) -> Verdict:
+        slot = self.load(item.op.resource)
+        promised_by = slot.promised_by
+        verdict = super().end(item, now)
+        slot.promised_by = promised_by
+        return verdict
+
+
+class RestartsATurn(Acceptor):
+    """A copy of an acquire that arrives after the lease ran out starts it again."""
+
+    def accept(self, item: Accept, now: int) -> Verdict:
+        slot = self.load(item.op.resource)
+        if slot.lease_id == item.op.lease_id and not self.is_live(slot, now) and not item.token:
+            slot.n = min(slot.n, item.n - 1)
+        return super().accept(item, now)
+
+
+class NoTombstone(Acceptor):
+    """An acquire that arrives after its abandonment is taken in, if the abandonment didn't name its number."""
+
+    def drop(self, item: Drop, now: int) -> Verdict:
+        return super().drop(item._replace(op=item.op._replace(abandon=False)), now)
+
+
 class InstallsOnRenewal(Acceptor):
     def extend(self, item: Extend, now: int) -> Verdict:
         verdict = super().extend(item, now)
@@ -209,6 +255,15 @@ class MendsUnderANewNumber(Proposer):
     def _raise(self, who: str, floor: int, now: int, wall_us: int) -> list[Send]:
         self.n = self.confirmed_n = self.ballots.next(wall_us, floor)
         return [self.mend(who, self.op.ttl_ns, now)]
+
+
+class MendsUnderItsOwnNumber(Proposer):
+    """An acceptor that lacks the lease is handed it under the highest number used, which a majority may not know yet."""
+
+    def mend(self, who: str, ttl_ns: int, now: int) -> Send:
+        send = super().mend(who, ttl_ns, now)
+        assert isinstance(send.item, Accept)
+        return send._replace(item=send.item._replace(n=self.n))
 
 
 class WaitsForTheNextRenewal(Proposer):
@@ -236,6 +291,43 @@ class SilenceByTodaysSettings(Node):
             self.acceptor.silent_until_ns = self.now + silence(self.config.longest_span_ns, self.config.drift)
 
 
+class SilenceByOneClock(Node):
+    """The silence is as long as the span, whatever the clock's rate was when the span was granted."""
+
+    def begin(self, *, new_cluster: bool = False) -> None:
+        super().begin(new_cluster=new_cluster)
+        now, drift = self.now, self.config.drift
+        left = self.acceptor.silent_until_ns - now
+        if left > 0 and self.disk.snapshot is None:
+            self.acceptor.silent_until_ns = now + int(left * (1 - drift) / (1 + drift))
+
+
+class SpanWithoutLockDelay(Acceptor):
+    """The longest span on disk is that of the leases alone."""
+
+    def _installed(self, slot: Slot, item: Accept, now: int, reservation: Reservation | None) -> Verdict:
+        return self._without_delay(super()._installed, slot, item, now, reservation)
+
+    def _extended(self, slot: Slot, n: int, token: int, ttl_ns: int, now: int) -> Verdict:
+        return self._without_delay(super()._extended, slot, n, token, ttl_ns, now)
+
+    def _without_delay(self, rule: Callable[..., Verdict], *details: object) -> Verdict:
+        span = self._span_ns
+        verdict = rule(*details)
+        self._span_ns = max(span, verdict.ttl_ns) if isinstance(verdict, Ack) else span
+        return verdict
+
+
+class ForgetsTheExtendedSpan(Acceptor):
+    """A renewal for longer than the grant is not kept in mind for the silence."""
+
+    def _extended(self, slot: Slot, n: int, token: int, ttl_ns: int, now: int) -> Verdict:
+        span = self._span_ns
+        verdict = super()._extended(slot, n, token, ttl_ns, now)
+        self._span_ns = span
+        return verdict
+
+
 class KeepsTheShutdownFile(Node):
     def delete_snapshot(self) -> None:
         pass
@@ -259,6 +351,26 @@ class SelfishSeeding(Seeding):
 
 class SeedsByItsOwnSettings(Node):
     seeding_class = SelfishSeeding
+
+
+class SeedsWithItsFloorAlone(Acceptor):
+    """A node that lost its disk is told the floor for all resources, not what was promised for single ones."""
+
+    def seed(self, query: SeedQuery, now: int) -> Seed | None:
+        seed = super().seed(query, now)
+        return seed and seed._replace(high_water=self.floor)
+
+
+class DeafSeeding(Seeding):
+    """A node that lost its disk goes by its own floor, whatever the others say."""
+
+    def on_seed(self, seed: Seed, now: int) -> Durable | None:
+        durable = super().on_seed(seed, now)
+        return durable and durable._replace(high_water=self.acceptor.floor)
+
+
+class SeedsByItsOwnFloor(Node):
+    seeding_class = DeafSeeding
 
 
 # --- sessions and waiting -----------------------------------------------------------------------------------------
@@ -371,14 +483,24 @@ CASTS = {
     "shortens on renewal": Cast(acceptor=ShortensOnRenewal),
     "withdraws a failed renewal": Cast(proposer=WithdrawsAFailedRenewal),
     "does not close": Cast(acceptor=DoesNotClose),
+    "a withdrawal does not close": Cast(acceptor=WithdrawalDoesNotClose),
+    "a forced end keeps the promise": Cast(acceptor=ForcedEndKeepsThePromise),
+    "restarts a turn": Cast(acceptor=RestartsATurn),
+    "no tombstone": Cast(acceptor=NoTombstone),
     "counts fresh installs": Cast(acceptor=InstallsOnRenewal, proposer=CountsFreshInstalls),
     "mends under a new number": Cast(proposer=MendsUnderANewNumber),
+    "mends under its own number": Cast(proposer=MendsUnderItsOwnNumber),
     "waits for the next renewal": Cast(proposer=WaitsForTheNextRenewal),
     "half silence": Cast(node=HalfSilence),
     "silence by today's settings": Cast(node=SilenceByTodaysSettings),
+    "silence by one clock": Cast(node=SilenceByOneClock),
+    "a span without the lock delay": Cast(acceptor=SpanWithoutLockDelay),
+    "forgets the extended span": Cast(acceptor=ForgetsTheExtendedSpan),
     "keeps the shutdown file": Cast(node=KeepsTheShutdownFile),
     "seeds before the silence": Cast(node=SeedsBeforeTheSilence),
     "seeds by its own settings": Cast(node=SeedsByItsOwnSettings),
+    "seeds with its floor alone": Cast(acceptor=SeedsWithItsFloorAlone),
+    "seeds by its own floor": Cast(node=SeedsByItsOwnFloor),
     "counts after the bound": Cast(session=CountsAfterTheBound),
     "counts late words": Cast(session=CountsLateWords),
     "counts any ack": Cast(session=CountsAnyAck),

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from lessor.core.clock import MILLISECOND, SECOND
 from lessor.core.ops import Loss, Release
 from lessor.core.paxos.messages import Reply, Request
-from lessor.sim.client import Client, SessionClient
+from lessor.sim.client import Client
 from lessor.sim.network import Network
 from lessor.sim.node import Node
 from lessor.sim.plan import Plan
+from lessor.sim.session_client import SessionClient
 from lessor.sim.world import Cast, World
 
 if TYPE_CHECKING:
@@ -41,6 +42,10 @@ class Told(Client):
 
     def release(self, resource: str) -> None:
         self.give_back(self.tenancies[resource])
+
+    def renew(self, resource: str) -> None:
+        tenancy = self.tenancies[resource]
+        self.do(tenancy, self.renewal(tenancy))
 
     def want_again(self, resource: str) -> None:
         self.turns += 1

@@ -83,6 +83,33 @@ def clocks_that_stood_still(cast: Cast) -> Stage:
     return stage
 
 
+def clock_that_ran_ahead(cast: Cast) -> Stage:
+    """A node's clock runs ahead, and another has a whole turn there and at the node that lacks the lease.
+
+    What that node said before the turn arrives after what it said later. So the holder has drawn a number above the
+    other's token, for a majority to confirm, when it hands the lease to that node.
+    """
+    sent, again = 100 * MILLISECOND, 150 * MILLISECOND
+    fates = (
+        Fate("c0", "c", Accept, (), until_ns=sent),
+        Fate("c0", "c", Accept, (again + 20 * MILLISECOND - sent,), until_ns=again),
+        Fate("b", "c0", Ack, (60 * MILLISECOND,), from_ns=again, until_ns=again + 5 * MILLISECOND),
+        Fate("c", "c0", Gone, (70 * MILLISECOND,), from_ns=again, until_ns=again + 5 * MILLISECOND),
+    )
+    stage = Stage(cast, fates=fates, clocks=False)
+    c0, c1, a = stage.client("c0"), stage.client("c1"), stage.nodes["a"]
+    stage.at(0, c0.want, "x")
+    stage.at(sent, c0.renew, "x")
+    stage.at(again, c0.renew, "x")
+    stage.at(again + 5 * MILLISECOND, lambda: a.clock.jump(stage.world.now, 2 * SECOND))
+    stage.at(again + 6 * MILLISECOND, c1.want, "x")
+    stage.at(again + 13 * MILLISECOND, c1.release, "x")
+    stage.run(3 * SECOND)
+    assert stage.world.tally.acquisitions == 2
+    assert not c0.has("x"), "its token is the older one"
+    return stage
+
+
 def crash_before_the_write(cast: Cast) -> Stage:
     """A node dies when what it promised has not reached the disk."""
     stage = Stage(cast)
@@ -200,9 +227,28 @@ def lease_in_the_middle_that_one_node_revokes(cast: Cast) -> Stage:
     return stage
 
 
+def rider_that_one_node_revokes(cast: Cast) -> Stage:
+    """Another node doesn't have it, and so no majority renews it: it ends as promised, and is protected until then."""
+    stage = Stage(cast, fates=(Fate("c0", "a", Accept, (), from_ns=10 * MILLISECOND),), sessions=True)
+    c0, c2 = stage.client("c0"), stage.client("c2")
+    assert isinstance(c0, SessionActor)
+    stage.at(0, c0.want, "s/c0")
+    stage.at(20 * MILLISECOND, lambda: c0.want("x", c0.session))
+    stage.at(100 * MILLISECOND, lambda: c2.transmit((End(Revoke("x")),), [], ["b"]))
+    stage.at(150 * MILLISECOND, c0.renew_the_session)
+    stage.at(300 * MILLISECOND, c0.renew_the_session)
+    stage.run(600 * MILLISECOND)
+    assert c0.has("x")
+    stage.run(2 * SECOND)
+    assert c0.has("s/c0")
+    assert not c0.has("x")
+    return stage
+
+
 @pytest.mark.parametrize(
     ("schedule", "mutant", "invariant"),
     [
+        (rider_that_one_node_revokes, "says it too soon", "I3"),
         (late_copy_of_a_request, "does not close", "I6"),
         (majority_completed_during_the_silence, "seeds before the silence", "I2"),
         (crash_before_the_write, "answers before it is written", "I5"),
@@ -213,6 +259,7 @@ def lease_in_the_middle_that_one_node_revokes(cast: Cast) -> Stage:
         (lease_in_the_middle_that_one_node_revokes, "keeps what rides under the revoked", "I7"),
         (clock_that_stood_still, "counts fresh installs", "I2"),
         (clocks_that_stood_still, "mends under a new number", "I2"),
+        (clock_that_ran_ahead, "mends under its own number", "I2"),
     ],
 )
 def test_a_schedule_made_by_hand(schedule: Callable[[Cast], Stage], mutant: str, invariant: str) -> None:

@@ -6,39 +6,31 @@ import pytest
 
 from lessor.sim.plan import draw
 from lessor.sim.shrink import shrink, violation
+from tests.sim.caught import BY_HAND, WORLDS
 from tests.sim.mutants import CASTS
 
-BY_HAND = {
-    "answers before it is written",
-    "counts after the bound",
-    "counts late words",
-    "takes whatever was left",
-    "does not close",
-    "keeps what rides under the revoked",
-    "seeds before the silence",
-    "counts fresh installs",
-    "mends under a new number",
-    "says it once",
-    "waits for the next renewal",
-    "believes a minority",
-    "is led on",
-}
-HINTS = {"releases the renewed": 29, "keeps the shutdown file": 12, "seeds by its own settings": 20919}
-"""Seeds known to find them, to begin with; a change of the simulator may make others of them."""
-SEEDS = 400
+MORE = 1000
 
 
-@pytest.mark.parametrize("name", [name for name in CASTS if name not in BY_HAND])
+def test_every_mutant_is_caught_by_chance_or_by_a_schedule() -> None:
+    assert WORLDS.keys() | BY_HAND == CASTS.keys()
+    assert not WORLDS.keys() & BY_HAND
+
+
+@pytest.mark.parametrize("name", WORLDS)
 def test_a_mutant_is_caught(name: str) -> None:
-    for seed in (HINTS.get(name, 0), *range(SEEDS)):
-        if violation(draw(seed), CASTS[name]) is not None:
-            return
-    pytest.fail(f"{SEEDS} worlds, and nobody noticed")
+    """By one of the worlds that did so before or, where a change has made others of these, by one of the first ones."""
+    if not any(violation(draw(seed), CASTS[name]) for seed in (*WORLDS[name], *range(MORE))):
+        pytest.fail(f"no world of {WORLDS[name]} does any more; make mutants ARGS='\"{name}\"' looks for others")
+
+
+def test_the_real_protocol_gets_through_all_of_these_worlds() -> None:
+    assert [seed for seeds in WORLDS.values() for seed in seeds if violation(draw(seed))] == []
 
 
 def test_a_failing_world_is_made_simpler() -> None:
     cast = CASTS["half silence"]
-    plan = next(plan for plan in map(draw, range(SEEDS)) if violation(plan, cast) and len(plan.faults) > 1)
+    plan = next(plan for plan in map(draw, range(400)) if violation(plan, cast) and len(plan.faults) > 1)
     broken = violation(plan, cast)
     assert broken is not None
     simpler = shrink(plan, cast)

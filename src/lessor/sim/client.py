@@ -13,7 +13,6 @@ from lessor.core.paxos.messages import Push, Reply, Request
 from lessor.core.paxos.steps import BackOff, Blocked, Ended, Freed, Kept, NoAnswer, Refusal, Send, Won
 from lessor.core.schedule import Schedule, attempt_timeout, renew_at, retry_at
 from lessor.core.timing import Timing
-from lessor.sim.plan import DRIFT
 from lessor.sim.process import Process
 from lessor.sim.tenancy import Tenancy
 from lessor.sim.whims import Whims
@@ -21,6 +20,7 @@ from lessor.sim.whims import Whims
 if TYPE_CHECKING:
     from lessor.core.ops import Release
     from lessor.core.paxos.messages import Item
+    from lessor.core.paxos.proposer import Proposer
     from lessor.core.paxos.steps import Step
     from lessor.sim.clock import SimClock
     from lessor.sim.world import World
@@ -29,9 +29,12 @@ if TYPE_CHECKING:
 class Client(Process):
     """One client's process. What it does is drawn from a seed of its own."""
 
+    stall_ns = 0
+    """For how long it is to stand still once its next request has left."""
+
     def __init__(self, world: World, name: str, clock: SimClock, wall_us: int) -> None:
         super().__init__(world, name, clock, wall_us)
-        self.timing = Timing.from_ttl(world.plan.ttl_ns, drift=DRIFT, margin_ns=0)
+        self.timing = Timing.from_ttl(world.plan.ttl_ns, drift=world.plan.drift, margin_ns=0)
         self.whims = Whims(world.plan, name)
         self.serial = 0
         self.turns = 0
@@ -69,21 +72,34 @@ class Client(Process):
             resource,
             self.new_id(resource),
             self.name,
-            0 if parent else self.timing.ttl_ns,
+            0 if parent else self.first_ttl_ns,
             queue=self.queues_up(),
             notify=self.name,
             lock_delay_ns=self.world.plan.lock_delay_ns,
             parent=(parent.resource, parent.proposer.token) if parent else None,
         )
-        make = self.world.cast.proposer
-        proposer = make(self.whims.terms(op), acceptors=len(self.world.plan.nodes), drift=DRIFT, ballots=self.ballots)
-        proposer.make_session = self.world.cast.session
+        proposer = self.new_proposer(self.whims.terms(op))
         if parent is not None:
             proposer.ride(parent.proposer)
         tenancy = Tenancy(proposer, self.timing, self.now + 4 * self.timing.ttl_ns, parent)
         self.tenancies[resource] = tenancy
         self.do(tenancy, proposer.acquire(self.now, self.wall_us))
+        abandons_after = self.whims.abandons_after_ns()
+        if abandons_after is not None and not self.world.calm:
+            self.after(abandons_after, self.abandon, tenancy)
         return tenancy
+
+    @property
+    def first_ttl_ns(self) -> int:
+        """For how long a lease is acquired, before it is renewed for the whole TTL."""
+        return self.timing.ttl_ns // (2 if self.world.plan.grows else 1)
+
+    def new_proposer(self, op: Acquire) -> Proposer:
+        """Return what gets this lease."""
+        plan, make = self.world.plan, self.world.cast.proposer
+        proposer = make(op, acceptors=len(plan.nodes), drift=plan.drift, ballots=self.ballots)
+        proposer.make_session = self.world.cast.session
+        return proposer
 
     def new_id(self, resource: str) -> str:
         """Return an id that no other acquisition has."""
@@ -108,6 +124,19 @@ class Client(Process):
         if self.whims.repeats():
             self.after(self.whims.pause_ns(), self.release_again, tenancy, op)
 
+    def abandon(self, tenancy: Tenancy) -> None:
+        """Want it no more, while requests for it are on their way."""
+        if self.tenancies.get(tenancy.resource) is not tenancy or tenancy.belief is not None:
+            return
+        self.world.tally.abandoned += 1
+        if tenancy.parent is not None or not self.whims.forgets():
+            self.give_back(tenancy)
+            return
+        op = self.whims.release(tenancy)
+        tenancy.proposer.attempt = None
+        self.let_go(tenancy, Loss.RELEASED)
+        self.do(tenancy, self.new_proposer(tenancy.proposer.op).release(op, self.now))
+
     def release_again(self, tenancy: Tenancy, op: Release) -> None:
         """Give back what was given back, whoever has it by now."""
         self.world.tally.repeated += 1
@@ -116,7 +145,6 @@ class Client(Process):
     def let_go(self, tenancy: Tenancy, reason: Loss) -> None:
         """Stop acting on it."""
         if tenancy.belief is not None:
-            self.world.checks.on_stopped(tenancy)
             tenancy.step(Over(reason), self.now)
             self.world.span(self.name, f"holds {tenancy.resource}", begins=False)
         self.schedule.remove(tenancy.resource)
@@ -165,10 +193,17 @@ class Client(Process):
         """Send one request to some nodes."""
         self.serial += 1
         self.asked[self.serial] = purposes
+        for tenancy, attempt in purposes:
+            tenancy.sent_ns[attempt] = self.world.now
         request = Request(self.serial, items)
         for target in targets:
             self.world.note(self.name, "sends", target, request)
             self.world.network.send(self.name, target, request)
+        if self.stall_ns and not self.world.calm:
+            self.world.note(self.name, "stalls", "", f"{self.stall_ns / 1e9:.3f} s")
+            self.world.tally.stops += 1
+            self.stop(self.stall_ns)
+            self.stall_ns = 0
 
     def receive(self, source: str, message: object) -> None:
         """Hear an answer, or a call."""
@@ -356,119 +391,3 @@ class Client(Process):
         for resource in self.tenancies:
             self.world.span(self.name, f"holds {resource}", begins=False)
         self.tenancies = {}
-
-
-class SessionClient(Client):
-    """Holds what it holds under a session of its own, whose renewal carries all of it along, as the runtime does."""
-
-    def begin(self) -> None:
-        """Start, and get the session first."""
-        self.session: Tenancy | None = None
-        self.ended = 0
-        """What the last renewal of the session that counted has said about this."""
-        self.asking: dict[str, Tenancy] = {}
-        """Those that are asked for, each by itself, before the session's renewal counts."""
-        self.renewed: Kept | None = None
-        """That renewal."""
-        super().begin()
-
-    def next_turn(self) -> None:
-        """Want the session, and then what stands under it."""
-        if self.session is None:
-            if f"s/{self.name}" not in self.tenancies:
-                self.turns += 1
-                self.want(f"s/{self.name}")
-            return
-        above = self.session
-        for resource in self.world.plan.resources:
-            if resource not in self.tenancies and self.rng.random() < 0.7:
-                self.turns += 1
-                self.want(resource, above)
-            held = self.tenancies.get(resource)
-            if held is not None and held.belief is not None and self.whims.puts_below():
-                above = held
-        self.rest()
-
-    def on_won(self, tenancy: Tenancy, won: Won) -> None:
-        """Believe in what rides for as long as in the session; with the session, begin to want something."""
-        if tenancy.parent is None:
-            super().on_won(tenancy, won)
-            self.session, self.ended, self.asking = tenancy, 0, {}
-            self.next_turn()
-        else:
-            assert tenancy.parent.belief is not None
-            super().on_won(tenancy, won._replace(deadline_ns=tenancy.parent.belief.deadline_ns))
-            self.schedule.remove(tenancy.resource)  # the session's renewal is its renewal
-
-    def let_go(self, tenancy: Tenancy, reason: Loss) -> None:
-        """Stop acting: with the session, on all that stands under it."""
-        if tenancy is self.session:
-            self.session = None
-        for child in [one for one in self.tenancies.values() if one.parent is tenancy]:
-            self.give_back(child, reason)
-        super().let_go(tenancy, reason)
-        self.asked_for(tenancy)
-
-    def renewal(self, tenancy: Tenancy) -> list[Step]:
-        """Renew the session, always for the same time."""
-        return tenancy.proposer.renew(tenancy.proposer.op.ttl_ns, self.now)
-
-    def on_kept(self, tenancy: Tenancy, kept: Kept) -> None:
-        """Go on with all that rides on the session; where it is not certain of all, ask for each first."""
-        if tenancy.parent is not None:
-            if tenancy.belief is not None and tenancy.belief.ending is not None:
-                super().on_kept(tenancy, kept)
-                self.schedule.remove(tenancy.resource)
-            self.asked_for(tenancy)
-            return
-        riders = self.riders(tenancy)
-        if (kept.ended == self.ended and tenancy.is_valid(self.now)) or not riders:
-            self.carry_on(tenancy, kept)
-            return
-        self.renewed = kept
-        self.asking = {one.resource: one for one in riders}
-        for rider in riders:
-            self.do(rider, rider.proposer.renew(0, self.now))
-
-    def riders(self, session: Tenancy) -> list[Tenancy]:
-        """Return what it holds under the session, at any depth, but for what is to end."""
-        below = [one for one in self.tenancies.values() if one is not session and one.root is session]
-        return [one for one in below if one.belief is not None and one.belief.ending is None]
-
-    def on_ended(self, tenancy: Tenancy, ended: Ended) -> None:
-        """Stop, or go on for a while: after the last of those that are asked for, the renewal counts."""
-        super().on_ended(tenancy, ended)
-        self.asked_for(tenancy)
-
-    def is_to_end(self, tenancy: Tenancy, ending: Ending) -> None:
-        """Believe that it ends then: with the session, all that rides on it."""
-        super().is_to_end(tenancy, ending)
-        if tenancy is self.session:
-            for rider in self.riders(tenancy):
-                super().is_to_end(rider, ending)
-
-    def asked_for(self, tenancy: Tenancy) -> None:
-        """Hear about one of those that are asked for; after the last one, the renewal counts."""
-        if self.asking.get(tenancy.resource) is tenancy:
-            del self.asking[tenancy.resource]
-            if not self.asking and self.session is not None and self.renewed is not None:
-                self.carry_on(self.session, self.renewed)
-
-    def carry_on(self, session: Tenancy, kept: Kept) -> None:
-        """Believe for longer in the session, and in all that rides on it."""
-        self.ended = kept.ended
-        super().on_kept(session, kept)
-        for rider in self.riders(session):
-            rider.confirmed(kept.deadline_ns, self.now)
-            self.world.checks.on_carried(self, rider)
-            self.after(kept.deadline_ns - self.now, self.on_deadline, rider)
-
-    def on_no_answer(self, tenancy: Tenancy) -> None:
-        """Without an answer about one that was asked for, the session's renewal doesn't count."""
-        if tenancy.parent is not None and tenancy.belief is not None:
-            if self.asking.pop(tenancy.resource, None) is tenancy:
-                self.asking = {}
-                if self.session is not None:
-                    super().on_no_answer(self.session)
-            return
-        super().on_no_answer(tenancy)

@@ -24,6 +24,12 @@ class SimClock:
             true += 1
         return true
 
+    def change_rate(self, true_ns: int, rate: float) -> None:
+        """Go on from what it shows, at another rate."""
+        self.shown = self.at(true_ns)
+        self.since = true_ns
+        self.rate = rate
+
     def jump(self, true_ns: int, by_ns: int) -> None:
         """Show so much more, or less, from here on."""
         self.shown = self.at(true_ns) + by_ns

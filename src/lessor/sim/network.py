@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import TYPE_CHECKING, Final
 
-if TYPE_CHECKING:
-    from random import Random
+from lessor.core.paxos.messages import Request
 
+if TYPE_CHECKING:
     from lessor.sim.plan import Plan
     from lessor.sim.world import World
 
@@ -25,6 +26,8 @@ class Network:
         self.loss = plan.loss
         self.copies = plan.copies
         self.straying = plan.straying
+        self.echoes = plan.echoes
+        self._echoing = Random(f"{plan.seed}/echoes")
         self.groups: list[frozenset[str]] = []
         """Each is cut off from all who are not in it."""
         self.deaf: list[frozenset[str]] = []
@@ -32,7 +35,7 @@ class Network:
 
     def calm(self) -> None:
         """Lose nothing any more."""
-        self.loss = self.copies = self.straying = 0.0
+        self.loss = self.copies = self.straying = self.echoes = 0.0
         self.groups.clear()
         self.deaf.clear()
 
@@ -49,10 +52,12 @@ class Network:
         self._carry(source, target, message)
         if self.copies and rng.random() < self.copies:
             self._carry(source, target, message)
+        if self.echoes and isinstance(message, Request) and self._echoing.random() < self.echoes:
+            self._carry(source, target, message, int(self._echoing.random() ** 2 * self.stray_ns))
 
-    def _carry(self, source: str, target: str, message: object) -> None:
+    def _carry(self, source: str, target: str, message: object, delay_ns: int | None = None) -> None:
         world = self.world
-        arrival = world.now + self._delay()
+        arrival = world.now + (self._delay() if delay_ns is None else delay_ns)
         if world.timeline is not None:
             world.timeline.messages.append((source, target, world.now, arrival))
         world.at(arrival, self.arrive, source, target, message)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import TYPE_CHECKING
 
 from lessor.core.clock import MILLISECOND, SECOND
 from lessor.core.paxos.acceptor import Acceptor, Config, Durable
 from lessor.core.paxos.messages import Push, Reply, Request, Seed, SeedQuery
 from lessor.core.paxos.starting import Seeding, Snapshot, shut_down, start
-from lessor.sim.plan import DRIFT
 from lessor.sim.process import Process
 
 if TYPE_CHECKING:
@@ -43,8 +43,9 @@ class Node(Process):
     def __init__(self, world: World, name: str, clock: SimClock, wall_us: int) -> None:
         super().__init__(world, name, clock, wall_us)
         plan = world.plan
-        self.config = Config(name, max_ttl_ns=plan.ttl_ns, max_lock_delay_ns=plan.lock_delay_ns, drift=DRIFT)
+        self.config = Config(name, max_ttl_ns=plan.ttl_ns, max_lock_delay_ns=plan.lock_delay_ns, drift=plan.drift)
         self.disk = Disk()
+        self._rates = Random(f"{plan.seed}/{name}/rates")
         self.ready = False
         self.clean = False
         """Whether it is down after a clean shutdown."""
@@ -55,6 +56,8 @@ class Node(Process):
     def begin(self, *, new_cluster: bool = False) -> None:
         """Start with what is on the disk."""
         self.up, self.ready = True, False
+        if self.world.plan.new_rates and not new_cluster:
+            self.clock.change_rate(self.world.now, 1 + self.world.plan.drift * self._rates.choice((-1, 0, 1)))
         disk = self.disk
         begun = start(
             self.config,
@@ -138,7 +141,7 @@ class Node(Process):
 
     def _finish_seeding(self, durable: Durable) -> None:
         self.seeding.finish(durable)
-        self.world.checks.all_holding()
+        self.world.checks.on_seeded(self)
 
     def _write_then_send(self, source: str, request: Request, answer: Answer) -> None:
         if answer.persist is None:

@@ -52,5 +52,11 @@ def _simpler(plan: Plan) -> list[Plan]:
         simpler.append(plan._replace(resources=plan.resources[:1]))
     simpler += [plan._replace(loss=0.0), plan._replace(copies=0.0), plan._replace(straying=0.0)]
     simpler += [plan._replace(sessions=False), plan._replace(ahead=()), plan._replace(whims=False)]
+    simpler += [
+        plan._replace(echoes=0.0),
+        plan._replace(grows=False),
+        plan._replace(fickle=False),
+        plan._replace(new_rates=False),
+    ]
     simpler.append(plan._replace(rates=tuple((who, 1.0) for who, _ in plan.rates)))
     return [other for other in simpler if other != plan]

@@ -15,9 +15,11 @@ class Tally:
     carried: int = 0
     returned: int = 0
     revoked: int = 0
+    forced: int = 0
     ending: int = 0
     insisted: int = 0
     repeated: int = 0
+    abandoned: int = 0
     handovers: int = 0
     writes: int = 0
     fenced: int = 0
@@ -30,6 +32,7 @@ class Tally:
     deaf: int = 0
     drifted: int = 0
     jumps: int = 0
+    freezes: int = 0
     ahead: int = 0
     messages: int = 0
     lost: int = 0
@@ -46,9 +49,11 @@ class Tally:
             ("renewals by a session", self.carried),
             ("back within a grace", self.returned),
             ("ended by somebody else", self.revoked),
+            ("  by force, on a node", self.forced),
             ("  with time left", self.ending),
             ("  renewed by hand", self.insisted),
             ("released again", self.repeated),
+            ("abandoned at once", self.abandoned),
             ("handovers", self.handovers),
             ("writes admitted", self.writes),
             ("stale writes refused", self.fenced),
@@ -61,8 +66,9 @@ class Tally:
             ("  in one direction only", self.deaf),
             ("drifted clocks", self.drifted),
             ("clock jumps", self.jumps),
+            ("frozen with their clock", self.freezes),
             ("wall clocks ahead", self.ahead),
             ("messages", self.messages),
             ("messages lost", self.lost),
         )
-        return [f"{name:22} {number:>14,}" for name, number in told]
+        return [f"{name:23} {number:>14,}" for name, number in told]

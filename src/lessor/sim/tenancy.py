@@ -24,6 +24,7 @@ class Tenancy:
         "proposer",
         "release_ns",
         "resource",
+        "sent_ns",
         "timing",
         "waiting",
     )
@@ -39,6 +40,8 @@ class Tenancy:
         self.belief: Holder | None = None
         """None: not held yet."""
         self.failures = 0
+        self.sent_ns: dict[int, int] = {}
+        """By attempt: when it was sent, in true time."""
         self.waiting = 0
         """Which wait it is in, so that a call wakes it once; 0: it does not wait."""
 

@@ -154,4 +154,6 @@ def _axis(end_ns: int, scale: float, y: int) -> list[str]:
 def _mark(what: str) -> str:
     if what.startswith("holds"):
         return {"x": "1", "y": "2"}.get(what.split()[1], "s")
-    return {"partition": "|", "clock jump": "!", "lowered maximum": "x"}.get(what) or MARKS.get(what, "?")
+    return {"partition": "|", "clock jump": "!", "lowered maximum": "x", "replaced": "X", "freeze": "="}.get(
+        what
+    ) or MARKS.get(what, "?")

@@ -20,6 +20,7 @@ class Whims:
         self._plan = plan
         self._others = [client for client in plan.clients if client != name]
         self._rng = Random(f"{plan.seed}/{name}/whims")
+        self._fickle = Random(f"{plan.seed}/{name}/fickle")
 
     def terms(self, op: Acquire) -> Acquire:
         """Return the request with what this client asks for besides."""
@@ -33,6 +34,16 @@ class Whims:
             recover=rng.random() < 0.3,
             grace_ns=0 if op.parent else rng.choice((0, 2 * plan.ttl_ns)),
         )
+
+    def abandons_after_ns(self) -> int | None:
+        """Return after how long an acquisition that begins is abandoned; None: it is not."""
+        if not self._plan.fickle or self._fickle.random() < 0.7:
+            return None
+        return self._fickle.randrange(1, 3 * self._plan.delay_ns)
+
+    def forgets(self) -> bool:
+        """Whether an acquisition is abandoned by its lease id alone, as by a process that has nothing else of it."""
+        return self._plan.fickle and self._fickle.random() < 0.5
 
     def puts_below(self) -> bool:
         """Whether what is wanted next stands under what is held, and not beside it."""

@@ -13,11 +13,12 @@ from lessor.core.paxos.messages import End
 from lessor.core.paxos.proposer import Proposer
 from lessor.core.paxos.session import Session
 from lessor.sim.checks import Checks
-from lessor.sim.client import Client, SessionClient
+from lessor.sim.client import Client
 from lessor.sim.clock import SimClock
 from lessor.sim.network import Network
 from lessor.sim.node import Node
 from lessor.sim.plan import Fault, FaultKind, Plan, draw
+from lessor.sim.session_client import SessionClient
 from lessor.sim.tally import Tally
 from lessor.sim.timeline import Timeline
 
@@ -119,7 +120,7 @@ class World:
     def strike(self, fault: Fault) -> None:
         """Let something go wrong."""
         self.note(",".join(fault.who), str(fault.kind), "", f"{fault.for_ns / 1e9:.3f} s")
-        for who in fault.who:
+        for who in fault.who if fault.kind is not FaultKind.STALL else ():
             self.span(who, str(fault.kind), begins=True)
             self.at(self.now + max(fault.for_ns, 0), self.end_of, who, str(fault.kind))
         if fault.kind is FaultKind.PARTITION:
@@ -134,9 +135,9 @@ class World:
             self.network.deaf.append(group)
             self.at(self.now + fault.for_ns, self.mend, self.network.deaf, group)
             return
-        if fault.kind is FaultKind.REVOCATION:
+        if fault.kind in {FaultKind.REVOCATION, FaultKind.FORCE}:
             resource = self.plan.resources[fault.at_ns % len(self.plan.resources)]
-            asked = End(Revoke(resource))
+            asked = End(Revoke(resource, force=fault.kind is FaultKind.FORCE))
             self.clients[-1].transmit((asked,), [], list(fault.who))
             return
         for process in [self.processes[who] for who in fault.who]:
@@ -147,9 +148,16 @@ class World:
         if fault.kind is FaultKind.STOP:
             self.tally.stops += 1
             process.stop(fault.for_ns)
+        elif fault.kind is FaultKind.STALL:
+            assert isinstance(process, Client)
+            process.stall_ns = fault.for_ns
         elif fault.kind is FaultKind.JUMP:
             self.tally.jumps += 1
             process.clock.jump(self.now, fault.for_ns)
+        elif fault.kind is FaultKind.FREEZE:
+            self.tally.freezes += 1
+            process.stop(fault.for_ns)
+            self.at(self.now + fault.for_ns - 1, process.clock.jump, self.now + fault.for_ns - 1, -fault.for_ns)
         elif process.up:
             if isinstance(process, Node):
                 self.take_down(process, fault.kind)
@@ -170,11 +178,11 @@ class World:
             return
         self.tally.crashes += 1
         node.crash()
-        if kind is FaultKind.LOST_DISK:
+        if kind in {FaultKind.LOST_DISK, FaultKind.REPLACED}:
             self.tally.lost_disks += 1
             node.lose_disk()
             self.checks.on_lost_disk(node)
-        elif kind is FaultKind.LOWERED:
+        if kind in {FaultKind.REPLACED, FaultKind.LOWERED}:
             node.config = node.config._replace(max_ttl_ns=node.config.max_ttl_ns // 2)
 
     def bring_back(self, process: Process) -> None:

@@ -531,8 +531,12 @@ class Proposer:
     def mend(self, who: str, ttl_ns: int, now: int) -> Send:
         """Hand the lease to an acceptor that lacks it, under the number that a majority has confirmed.
 
-        Under no other: an acceptor that another holder passed through, while this one's clock stood still, demands a
-        higher number than any that a majority confirmed to this one. What counts from the grant goes on counting there.
+        Under no other: where a clock fails, another may have had a whole turn at this acceptor, which then demands a
+        higher number than any that a majority confirmed to this holder. ``n`` may be higher still: it is drawn for a
+        rise as soon as one acceptor demands it, before a majority confirms it. Under ``n``, that acceptor would take the
+        lease in, and the next renewal would count it: an older token would go on after a newer one.
+
+        What counts from the grant goes on counting there.
         """
         held_ns = safe_span(now - self._since_ns, self.drift)
         op = self.op._replace(

@@ -78,7 +78,12 @@ def start(
 
 
 def silence(span_ns: int, drift: float) -> int:
-    """Return how long to be silent, so that it is at least the span by the clock of before: the rates may differ."""
+    """Return how long to be silent, so that it is at least the span by the clock of before: the rates may differ.
+
+    No holder's deadline rests on the difference: it counts from before the request, and is short of the span by the drift
+    of two clocks, so even the bare span outlasts it. The difference is for all others: a restart opens no resource before
+    its record, or the lock delay after it, would have run out without the restart.
+    """
     return int(span_ns * (1 + drift) / (1 - drift)) + 1
 
 
