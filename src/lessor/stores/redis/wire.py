@@ -144,12 +144,15 @@ class Wire:
             self.socket.sendall(request)
             return
         sent = self._send_some(request)
-        while sent < len(request):
-            waiting = select.poll()
-            waiting.register(self.socket, select.POLLOUT)
+        if sent == len(request):
+            return
+        rest = memoryview(request)[sent:]
+        waiting = select.poll()
+        waiting.register(self.socket, select.POLLOUT)
+        while rest:
             if not waiting.poll(limit.left() * 1000):
                 raise TimeoutError
-            sent += self._send_some(request[sent:])
+            rest = rest[self._send_some(rest) :]
 
     def receive(self, limit: Limit) -> Any:
         """Return the next answer."""
@@ -199,7 +202,7 @@ class Wire:
     # A blocking call would be repeated with its whole timeout after each signal: a timer of 10 ms would make it wait for
     # ever. `poll` counts on, and so does a TLS socket with a timeout.
 
-    def _send_some(self, request: bytes) -> int:
+    def _send_some(self, request: bytes | memoryview) -> int:
         try:
             return self.socket.send(request, socket.MSG_DONTWAIT)
         except BlockingIOError:
