@@ -187,7 +187,7 @@ def check_required(guarantees: Guarantees, required: Any) -> None:
         lacks = "other processes don't see its leases"
     elif Capability.CROSS_HOST in missing:
         lacks = "other hosts don't see its leases"
-    raise ConfigError(f"{guarantees.store}:// can't be used where {', '.join(required.names)} is required: {lacks}")
+    raise ConfigError(f"{guarantees.store}:// can't be used where {', '.join(missing.names)} is required: {lacks}")
 
 
 def handover(tenure: Tenure, guarantees: Guarantees, to: str, state: bytes, within: Duration) -> Release:
