@@ -17,6 +17,7 @@ from lessor.core.ops import Acquire, Unknown
 from lessor.core.paxos.acceptor import Durable
 from lessor.core.paxos.starting import Snapshot
 from lessor.node.disk import DataFolder, DiskError
+from lessor.node.scribe import Scribe
 from lessor.runtime.clock import SYSTEM
 from lessor.stores.registry import open_store
 from lessor.testing.conformance.base import PATIENCE, new_id, ns, taken
@@ -178,3 +179,22 @@ def test_a_state_that_cannot_be_deleted_keeps_the_node_from_starting(
         monkeypatch.setattr(os, "unlink", broken)
         with pytest.raises(DiskError, match="Input/output error"):
             folder.delete_snapshot()
+
+
+def test_a_mark_that_cannot_be_written_just_before_the_end_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No callback is run any more by then."""
+
+    def full(_descriptor: int, _data: bytes, _at: int) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "pwrite", full)
+    told: list[DiskError] = []
+    with DataFolder(str(tmp_path), "a") as folder:
+        scribe = Scribe(folder.mark, lambda _: None, told.append)
+        scribe.write(Durable(7, 7))
+        scribe.close()
+        assert scribe.error is not None
+        assert [scribe.error] == told
+        assert FULL in str(scribe.error)
