@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lessor.runtime.tenure import Tenure
     from lessor.stores.base import Store
 
-PATIENCE = 30.0
+PATIENCE = 90.0
 """Seconds after which a call that should have ended is taken to hang."""
 
 

@@ -23,8 +23,8 @@ class Harness:
 
     @property
     def steady(self) -> float:
-        """A TTL that renewals keep alive on a busy machine too: for what must not be lost meanwhile."""
-        return max(self.ttl, 1.5)
+        """A TTL that renewals keep alive on any machine, and that is still waited for: for what must not be lost."""
+        return max(4 * self.ttl, 6.0)
 
     mints_by_our_clock: bool = False
     """Whether the wall clock in the tokens is that of the clock handed in, so that tests can set it back."""

@@ -26,7 +26,7 @@ from lessor.testing.conformance.ordering import Ordering
 from lessor.testing.conformance.processes import Processes
 from lessor.testing.conformance.queueing import Queueing
 from lessor.testing.conformance.reentry import Reentry
-from lessor.testing.conformance.renewing import Renewing
+from lessor.testing.conformance.renewing import Pacing, Renewing
 from lessor.testing.conformance.semaphores import Semaphores
 from lessor.testing.conformance.sessions import Sessions
 from lessor.testing.conformance.several import Several
@@ -63,7 +63,7 @@ class StoreCases(
     """What a store decides. Set ``harness`` in a subclass whose name starts with ``Test``."""
 
 
-class PatternCases(Sessions, Several, Semaphores, Reentry, Electing, Draining, Singletons, Stopping, Showing):
+class PatternCases(Sessions, Several, Semaphores, Reentry, Electing, Draining, Singletons, Stopping, Pacing, Showing):
     """What the clients make of a store's operations."""
 
 

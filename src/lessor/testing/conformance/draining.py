@@ -32,10 +32,10 @@ class InFlight:
         def work() -> None:
             with lease.work():
                 begun.set()
-                assert self._may_end.wait(30)
+                assert self._may_end.wait(2 * PATIENCE)
 
         self._thread = Thread(work)
-        assert begun.wait(10)
+        assert begun.wait(PATIENCE)
 
     def end(self) -> None:
         self._may_end.set()
@@ -83,7 +83,7 @@ class Draining(Case):
         assert refuses(lease)
         assert other.try_acquire("job") is None
         work.end()
-        assert face.drain(lease, 10)
+        assert face.drain(lease, PATIENCE)
         assert other.try_acquire("job") is not None
 
     def test_a_with_that_ends_under_work_in_flight_frees_nothing_before_the_ttl(
@@ -125,7 +125,7 @@ class Draining(Case):
         master = face.acquire("all", ttl=30)
         part, rest = (face.acquire(name, ttl=20, parent=master) for name in ("part", "rest"))
         work = InFlight(rest)
-        assert face.drain(part, 10) is True
+        assert face.drain(part, PATIENCE) is True
         assert [refuses(lease) for lease in (master, rest)] == [False, False]
         work.end()
 
@@ -139,7 +139,7 @@ class Draining(Case):
         assert refuses(lease)
         assert other.try_acquire("job") is None
         work.end()
-        assert face.drain(session.lease, 10) is True
+        assert face.drain(session.lease, PATIENCE) is True
         assert other.try_acquire("job") is not None
 
     def test_a_session_that_ends_under_work_below_it_frees_nothing_before_the_ttl(
@@ -151,7 +151,7 @@ class Draining(Case):
         def body(session: Any) -> None:
             works.append(InFlight(face.result(session.acquire("job"))))
 
-        face.inside(face.client.session(ttl=2 * lab.steady), body)
+        face.inside(face.client.session(ttl=lab.steady), body)
         assert other.try_acquire("job") is None
         other.acquire("job", ttl=30, wait=PATIENCE)
         works[0].end()
@@ -161,7 +161,7 @@ class Draining(Case):
     ) -> None:
         works: list[InFlight] = []
         face.inside(
-            face.client.acquire_all(["a", "b"], ttl=2 * lab.steady), lambda bundle: works.append(InFlight(bundle["a"]))
+            face.client.acquire_all(["a", "b"], ttl=lab.steady), lambda bundle: works.append(InFlight(bundle["a"]))
         )
         assert other.try_acquire("b") is not None
         assert other.try_acquire("a") is None
@@ -169,7 +169,7 @@ class Draining(Case):
         works[0].end()
 
     def test_a_client_that_is_closed_frees_nothing_that_is_at_work(self, face: Face, other: Face, lab: Harness) -> None:
-        ttl = 2 * lab.steady
+        ttl = lab.steady
         master, idle = face.acquire("master", ttl=ttl), face.acquire("idle", ttl=ttl)
         part = face.acquire("part", ttl=ttl, parent=master)
         work = InFlight(part)
@@ -183,10 +183,10 @@ class Draining(Case):
     def test_a_lost_lease_takes_no_work(self, face: Face, other: Face) -> None:
         lease: Any = face.acquire("job", ttl=30)
         other.revoke("job", force=True)
-        assert face.wait_lost(lease, 10)
+        assert face.wait_lost(lease, PATIENCE)
         with pytest.raises(LeaseLost), lease.work():
             raise AssertionError("it took work")
-        assert face.drain(lease, 10) is False
+        assert face.drain(lease, PATIENCE) is False
 
     def test_what_is_handed_over_is_asked_for_when_the_work_has_ended(
         self, face: Face, lab: Harness, store: Store
@@ -195,7 +195,7 @@ class Draining(Case):
         lease = face.acquire("job", ttl=30)
         work = InFlight(lease)
         done: list[str] = []
-        drain = Thread(lambda: face.drain(lease, 10, to="heir", state=lambda: ",".join(done).encode()))
+        drain = Thread(lambda: face.drain(lease, PATIENCE, to="heir", state=lambda: ",".join(done).encode()))
         until(lambda: refuses(lease), "the intake's closing")
         done.append("this too")
         work.end()

@@ -28,15 +28,15 @@ class Limits(Case):
         """As a revocation does: the resource is free at the expiry already promised, and not before."""
         require(store, Capability.RECOVER)
         lease_id = new_id()
-        token = taken(store, "job", lab.ttl, lease_id, soft_ns=ns(lab.ttl / 10)).token
-        pass_time(lab.ttl / 4)
-        assert isinstance(renew(store, "job", lease_id, token, lab.ttl), Renewed)
+        token = taken(store, "job", lab.steady, lease_id, soft_ns=ns(0.01)).token
+        pass_time(0.02)
+        assert isinstance(renew(store, "job", lease_id, token, lab.steady), Renewed)
         assert isinstance(take(store, "job", 30), Held)
-        assert isinstance(renew(store, "job", lease_id, token, lab.ttl), Renewed)
+        assert isinstance(renew(store, "job", lease_id, token, lab.steady), Renewed)
         answer = take(store, "job", 30, recover=True)
         assert isinstance(answer, Held)
-        assert 0 < answer.remaining_ns <= ns(lab.ttl)
-        refused = renew(store, "job", lease_id, token, lab.ttl)
+        assert 0 < answer.remaining_ns <= ns(lab.steady)
+        refused = renew(store, "job", lease_id, token, lab.steady)
         assert isinstance(refused, Lost)
         assert refused.reason is Loss.REVOKED
         assert 0 < refused.remaining_ns <= answer.remaining_ns
@@ -74,12 +74,11 @@ class Limits(Case):
         assert renew(store, "job", lease_id, token, 30) == Lost(Loss.TAKEN)
 
     def test_the_lock_delay_follows_an_expiry(self, store: Store, lab: Harness) -> None:
-        taken(store, "job", lab.ttl, lock_delay_ns=ns(2 * lab.ttl))
+        for name, delay in (("long", 30.0), ("short", lab.ttl)):
+            taken(store, name, lab.ttl, lock_delay_ns=ns(delay))
         pass_time(lab.ttl + lab.lag)
-        closed = take(store, "job", 30)
-        assert isinstance(closed, Held)
-        pass_time(closed.remaining_ns / 1e9 + lab.lag)
-        taken(store, "job", 30)
+        assert isinstance(take(store, "long", 30), Held)
+        until(lambda: isinstance(take(store, "short", 30), Granted), "the end of the delay")
 
     def test_the_lock_delay_does_not_follow_a_release(self, store: Store) -> None:
         lease_id = new_id()
@@ -89,13 +88,13 @@ class Limits(Case):
 
     def test_a_release_before_the_minimum_hold_frees_it_then(self, store: Store, lab: Harness) -> None:
         lease_id = new_id()
-        taken(store, "job", 30, lease_id, hold_at_least_ns=ns(2 * lab.ttl))
-        released = store.apply([Release("job", lease_id)], timeout=PATIENCE)[0]
-        assert isinstance(released, Released)
-        assert 0 < released.free_in_ns <= ns(2 * lab.ttl + 1)
-        assert isinstance(take(store, "job", 30), Held)
-        pass_time(released.free_in_ns / 1e9 + lab.lag)
-        taken(store, "job", 30)
+        for name, seconds in (("long", 30.0), ("short", lab.ttl)):
+            taken(store, name, 30, lease_id, hold_at_least_ns=ns(seconds))
+            released = store.apply([Release(name, lease_id)], timeout=PATIENCE)[0]
+            assert isinstance(released, Released)
+            assert 0 <= released.free_in_ns <= ns(seconds + 1)
+        assert isinstance(take(store, "long", 30), Held)
+        until(lambda: isinstance(take(store, "short", 30), Granted), "the end of the minimum hold")
 
     def test_special_wishes_are_carried_out_in_a_batch_too(self, store: Store) -> None:
         ops = [Acquire(f"job/{i}", new_id(), "somebody", ns(30), lock_delay_ns=ns(1), soft_ns=ns(9)) for i in range(3)]
@@ -107,15 +106,15 @@ class Limits(Case):
     ) -> None:
         require(store, Capability.RECOVER)
         told: list[object] = []
-        lease = face.acquire("job", ttl=2 * lab.steady, soft=lab.steady / 10)
+        lease = face.acquire("job", ttl=lab.steady, soft=0.05)
         lease.on_jeopardy(told.append)
-        pass_time(lab.steady / 5)
+        pass_time(0.1)
         with pytest.raises(LeaseHeld):
             face.acquire("job", ttl=lab.steady, wait=0, recover=True)
         until(lambda: bool(told), "the word to the holder")
         lease.check()
         assert lease.ending == "revoked"
-        newer = face.acquire("job", ttl=lab.steady, recover=True)
+        newer = face.acquire("job", ttl=30, recover=True)
         assert newer.token > lease.token
         assert lease.loss == "revoked"
 
@@ -124,12 +123,12 @@ class Limits(Case):
     ) -> None:
         require(faulty, Capability.GRACE)
         told: list[str] = []
-        lease = faulty_face.acquire("job", ttl=lab.ttl, grace=30)
+        faulty.matching = lambda op: isinstance(op, Renew)
+        faulty.lost_requests = 10**9
+        lease = faulty_face.acquire("job", ttl=lab.steady / 2, grace=60)
         lease.on_jeopardy(lambda _: told.append("jeopardy"))
         lease.on_safe(lambda _: told.append("safe"))
         lease.on_lost(lambda _: told.append("lost"))
-        faulty.matching = lambda op: isinstance(op, Renew)
-        faulty.lost_requests = 10**9
         until(lambda: not lease.held, "the deadline")
         assert (lease.state, lease.loss, lease.remaining) == (State.JEOPARDY, None, 0)
         with pytest.raises(LeaseLost) as caught:
@@ -142,15 +141,13 @@ class Limits(Case):
         record = faulty_face.get("job")
         assert record is not None
         assert record.token == lease.token
-        until(lambda: told == ["jeopardy", "jeopardy", "safe"], f"what was told, and not {told}")
+        until(lambda: told[:3] == ["jeopardy", "jeopardy", "safe"], f"what was told, and not {told}")
 
     def test_the_grace_ends(self, faulty: FaultyStore, faulty_face: Face, lab: Harness) -> None:
         require(faulty, Capability.GRACE)
-        lease = faulty_face.acquire("job", ttl=lab.ttl, grace=lab.ttl)
         faulty.matching = lambda op: isinstance(op, Renew)
         faulty.lost_requests = 10**9
-        until(lambda: not lease.held, "the deadline")
-        assert lease.state is State.JEOPARDY
+        lease = faulty_face.acquire("job", ttl=lab.ttl, grace=lab.ttl)
         assert faulty_face.wait_lost(lease, PATIENCE)
         assert lease.loss == "expired"
 
@@ -158,9 +155,9 @@ class Limits(Case):
         self, faulty: FaultyStore, faulty_face: Face, store: Store, lab: Harness
     ) -> None:
         require(faulty, Capability.GRACE)
-        lease = faulty_face.acquire("job", ttl=lab.ttl, grace=30)
         faulty.matching = lambda op: isinstance(op, Renew)
         faulty.lost_requests = 10**9
+        lease = faulty_face.acquire("job", ttl=lab.ttl, grace=60)
         until(lambda: isinstance(take(store, "job", 30), Granted), "somebody else's turn")
         assert not lease.held
         faulty.lost_requests = 0
@@ -168,14 +165,14 @@ class Limits(Case):
         assert lease.loss == "taken"
 
     def test_a_minimum_hold_keeps_others_out_after_the_release(self, face: Face, other: Face, lab: Harness) -> None:
-        lease = face.acquire("job", ttl=30, hold_at_least=lab.steady)
+        lease = face.acquire("job", ttl=30, hold_at_least=lab.steady / 2)
         asked = SYSTEM.now()
         assert face.release(lease)
         assert not lease.held
         assert other.try_acquire("job", ttl=30) is None
         newer = other.acquire("job", ttl=30, wait=PATIENCE)
         assert newer.token > lease.token
-        assert SYSTEM.now() - asked > ns(lab.steady / 2)
+        assert SYSTEM.now() - asked > ns(lab.steady / 4)
 
     def test_a_lock_delay_keeps_others_out_after_the_expiry(self, face: Face, other: Face, lab: Harness) -> None:
         lease = face.acquire("job", ttl=lab.ttl, max_hold=lab.ttl, lock_delay=lab.steady)

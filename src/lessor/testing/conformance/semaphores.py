@@ -7,22 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lessor.core.ops import Acquire, Release
 from lessor.errors import ConfigError, LeaseHeld, QueueFull
-from lessor.runtime.clock import SYSTEM
 from lessor.stores.base import Capability
 from lessor.testing.child import Child
-from lessor.testing.conformance.base import ODDLY_LATE, PATIENCE, Case, Thread, require, until
+from lessor.testing.conformance.base import PATIENCE, Case, Thread, require, until
 from lessor.testing.conformance.waiting import queue_length
 
 if TYPE_CHECKING:
     from lessor.stores.base import Store
     from lessor.testing.faces import Face
+    from lessor.testing.faults import FaultyStore
     from lessor.testing.harness import Harness
-
-AT_ONCE = 3.0
-"""Seconds for something that is done in the background; a place in a queue that nobody leaves lasts for longer."""
-RESERVATIONS = 1.0
-"""Seconds that turns of those who died may take, on top of what the dead still held."""
 
 
 def waiting_for(face: Face) -> int:
@@ -56,18 +52,26 @@ class Semaphores(Case):
         until(lambda: face.list("pool/") == [], "an empty pool")
 
     @pytest.mark.parametrize("freed", [0, 1, 2])
-    def test_whichever_slot_is_freed_wakes_who_waits(self, face: Face, other: Face, store: Store, freed: int) -> None:
+    def test_whichever_slot_is_freed_wakes_who_waits(
+        self, faulty: FaultyStore, faulty_face: Face, other: Face, freed: int
+    ) -> None:
+        face = faulty_face
         pool = face.client.semaphore("pool", slots=3)
         held = other.client.acquire_all([f"pool/{number}" for number in range(3)], ttl=30)
-        waiting = Thread(lambda: (face.result(pool.acquire(ttl=30)), SYSTEM.now()))
+        waiting = Thread(lambda: face.result(pool.acquire(ttl=30)))
         until(lambda: queue_length(other, "pool/2") == 1, "the waiter")
-        released = SYSTEM.now()
         other.release(held[f"pool/{freed}"])
-        lease, got = waiting.result()
+        lease = waiting.result()
         assert lease.resource == f"pool/{freed}"
-        if Capability.PUSH in store.guarantees.capabilities:
-            assert (got - released) / 1e9 < 1
-        until(lambda: not any(queue_length(other, f"pool/{n}") for n in range(3)), "the way out", AT_ONCE)
+
+        def not_left() -> set[str]:
+            """Return the places that were not given up: they would be gone after a while, too."""
+            sent = [op for ops in list(faulty.calls) for op in ops]
+            asked = {op.lease_id for op in sent if isinstance(op, Acquire)}
+            return asked - {op.lease_id for op in sent if isinstance(op, Release)}
+
+        until(lambda: not_left() == {lease.id}, "the way out")
+        until(lambda: not any(queue_length(other, f"pool/{n}") for n in range(3)), "empty queues")
         until(lambda: other.get("pool/gate") is None, "an open gate")
 
     def test_who_waits_is_served_in_order_of_arrival(self, face: Face, other: Face, store: Store) -> None:
@@ -127,14 +131,12 @@ class Semaphores(Case):
 
     def test_the_slot_of_a_killed_holder_in_processes(self, lab: Harness, face: Face) -> None:
         with Child(lab.url()) as child:
-            before = child.ask("semaphore", name="pool", slots=1, ttl=lab.ttl)
-            waiting = Thread(lambda: (face.result(face.client.semaphore("pool", 1).acquire(ttl=30)), SYSTEM.now()))
+            before = child.ask("semaphore", name="pool", slots=1, ttl=lab.steady)
+            waiting = Thread(lambda: face.result(face.client.semaphore("pool", 1).acquire(ttl=30)))
             until(lambda: waiting_for(face) == 1, "the waiter")
             child.kill()
-            killed = SYSTEM.now()
-            lease, got = waiting.result()
+            lease = waiting.result()
         assert lease.token > before["token"]
-        assert (got - killed) / 1e9 < lab.ttl + lab.lag + ODDLY_LATE + RESERVATIONS
 
     def test_a_killed_waiter_in_processes(self, lab: Harness, face: Face) -> None:
         """It had the gate, and stood in the queues of the slots; and another one stood at the gate."""
@@ -146,8 +148,6 @@ class Semaphores(Case):
                 until(lambda n=number: waiting_for(face) == n, "the waiter")  # type: ignore[misc]
             first.kill()
             second.kill()
-            killed = SYSTEM.host_ns()
             face.release(held[0])
-            answer = third.wait_for_answer()
-            assert (answer["at_ns"] - killed) / 1e9 < lab.steady + lab.lag + 2.5
+            assert third.wait_for_answer()["token"] > held[0].token
             until(lambda: face.get("pool/gate") is None, "an open gate")

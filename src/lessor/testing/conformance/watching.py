@@ -6,7 +6,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from lessor.stores.base import Capability
-from lessor.testing.conformance.base import Case, Thread, require
+from lessor.testing.conformance.base import PATIENCE, Case, Thread, require
 
 if TYPE_CHECKING:
     from lessor.stores.base import Store
@@ -21,14 +21,14 @@ class Watching(Case):
         require(store, Capability.WATCH)
         ready = threading.Event()
         watching = Thread(lambda: face.watch("jobs/", 8, ready))
-        assert ready.wait(10)
+        assert ready.wait(PATIENCE)
         face.release(face.acquire("elsewhere", ttl=30))
         first = face.acquire("jobs/a", ttl=30)
         face.release(first)
         second = face.acquire("jobs/a", ttl=30)
         face.revoke("jobs/a", force=True)
         third = face.acquire("jobs/a", ttl=lab.ttl, max_hold=lab.ttl)
-        fourth = face.acquire("jobs/a", ttl=30, wait=10)
+        fourth = face.acquire("jobs/a", ttl=30, wait=PATIENCE)
         face.release(fourth)
         events = [(str(event.kind), event.token) for event in watching.result()]
         assert events == [
