@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 PATIENCE = 60.0
 """Seconds after which something that must happen is taken not to."""
+LONG = 2 * PATIENCE
+"""A TTL that runs out after all patience: of a lease whose end a waiter must be told of."""
 NEVER_NS = 3600 * 10**9
 """How long a waiter waits for a call before it asks by itself, where a case is about the call."""
 

@@ -13,7 +13,7 @@ from lessor.errors import Cancelled, LeaseLost
 from lessor.runtime.cancellation import Cancellation
 from lessor.runtime.clock import SYSTEM
 from lessor.stores.base import Capability
-from lessor.testing.conformance.base import PATIENCE, Case, Thread, require, until
+from lessor.testing.conformance.base import LONG, PATIENCE, Case, Thread, require, until
 from lessor.testing.conformance.waiting import queue_length
 from lessor.testing.faces import SyncFace
 
@@ -107,9 +107,9 @@ class Electing(Case):
             assert face.resign(term)
             assert not term.is_leader
 
-        first = Thread(lambda: face.lead("scheduler", work, ttl=30))
+        first = Thread(lambda: face.lead("scheduler", work, ttl=LONG))
         assert leads.wait(PATIENCE)
-        second = Thread(lambda: other.lead("scheduler", lambda _: SYSTEM.now(), ttl=30))
+        second = Thread(lambda: other.lead("scheduler", lambda _: SYSTEM.now(), ttl=LONG))
         waits.set()
         assert second.result() > resigned[0]
         first.result()

@@ -9,7 +9,7 @@ import pytest
 from lessor.core.ops import Acquire, Release
 from lessor.errors import Closed, ConfigError, StoreUnavailable
 from lessor.stores.base import Capability
-from lessor.testing.conformance.base import PATIENCE, Case, Thread, require, until
+from lessor.testing.conformance.base import LONG, PATIENCE, Case, Thread, require, until
 from lessor.testing.conformance.waiting import queue_length
 
 if TYPE_CHECKING:
@@ -78,8 +78,8 @@ class Queueing(Case):
         self, face: Face, other: Face, store: Store
     ) -> None:
         require(store, Capability.PUSH)
-        held = other.acquire("job", ttl=30)
-        place = face.enqueue("job", ttl=30)
+        held = other.acquire("job", ttl=LONG)
+        place = face.enqueue("job", ttl=LONG)
         for _ in range(3):
             assert face.wait(place, 0.05) is None
         waiting = Thread(lambda: face.wait(place, PATIENCE))
@@ -92,11 +92,11 @@ class Queueing(Case):
     ) -> None:
         """Of the same client: who waited last must not be the only one to hear what the store says."""
         require(store, Capability.PUSH)
-        other.acquire("job", ttl=30)
-        place = face.enqueue("job", ttl=30)
+        other.acquire("job", ttl=LONG)
+        place = face.enqueue("job", ttl=LONG)
         assert face.wait(place, 0.05) is None
-        held = other.acquire("work", ttl=30)
-        waiting = Thread(lambda: face.acquire("work", ttl=30))
+        held = other.acquire("work", ttl=LONG)
+        waiting = Thread(lambda: face.acquire("work", ttl=LONG))
         until(lambda: queue_length(face, "work") == 1, "the waiter")
         other.release(held)
         waiting.result()
