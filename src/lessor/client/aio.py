@@ -37,6 +37,7 @@ from lessor.patterns.session import AsyncSession, new_name
 from lessor.patterns.several import acquire_all_async
 from lessor.runtime.watch import Watch
 from lessor.stores.base import Capability
+from lessor.stores.scarcity import scarce, shortage
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
@@ -406,7 +407,12 @@ class AsyncClient(BaseClient):
 
     async def close(self) -> None:
         """Release what is held and leave the queues, within a second, and end."""
-        await asyncio.to_thread(self._engine.close)
+        try:
+            await asyncio.to_thread(self._engine.close)
+        except (OSError, RuntimeError, ImportError) as error:
+            if shortage(error) is None:
+                raise
+            self._engine.close()  # on the loop, rather than not at all: there is no thread to be had
 
     async def __aenter__(self) -> Self:
         self._engine.require_open()
@@ -469,11 +475,12 @@ class AsyncClient(BaseClient):
         if not self._engine.waiters.started:
             if self._connecting is None:
                 self._connecting = Errand(self._connect)
-            await self._connecting.run()
+            with scarce(self._engine.store.guarantees.store):
+                await self._connecting.run()
             self._engine.require_open()
 
     def _connect(self) -> None:
-        self._engine.waiters.start()
+        self._engine.listen()
 
     async def _ask(self, places: Sequence[AsyncPlace]) -> int:
         """Ask for all of these together, and return when to ask again."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures.thread  # noqa: F401 - which asyncio imports when it first needs a thread, and may fail to then
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:

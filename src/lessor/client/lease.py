@@ -19,6 +19,7 @@ from lessor.patterns.again import Again
 from lessor.runtime.blocks import Exit, Leaving, block_of
 from lessor.runtime.tenure import Tenure
 from lessor.runtime.under import Under
+from lessor.stores.scarcity import scarce
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from lessor.client.lease_async import AsyncLease
     from lessor.client.options import Terms
     from lessor.core.claim import Take
+    from lessor.core.holder import Signal
     from lessor.core.ops import Acquire
     from lessor.core.timing import Duration
     from lessor.patterns.drain import Work
@@ -188,6 +190,11 @@ class Lease(Tenure):
         if self._lost is not None:
             self._lost._at_fork_reinit()  # a thread that doesn't exist here may have its lock
             self._lost.set()
+
+    def _listen(self, signal: Signal, callback: Callable[[Self], object]) -> None:
+        with scarce(self._engine.store.guarantees.store):
+            self._engine.callbacks.start()  # now, and not when there is something to tell
+        super()._listen(signal, callback)
 
     def _call(self, callback: Callable[[Any], object]) -> None:
         self._engine.callbacks.run(lambda: callback(self))

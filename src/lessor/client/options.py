@@ -13,6 +13,7 @@ from lessor.patterns.options import Options
 from lessor.runtime.cancellation import Cancellation
 from lessor.runtime.tenure import Tenure
 from lessor.stores.base import Capability
+from lessor.stores.scarcity import scarce
 
 if TYPE_CHECKING:
     from typing import Any
@@ -72,6 +73,10 @@ class TermsBook:
         return known
 
     def _make(self, ttl: Duration | Timing | None, options: Options) -> Terms:
+        with scarce(self._guarantees.store):
+            return self._check(ttl, options)
+
+    def _check(self, ttl: Duration | Timing | None, options: Options) -> Terms:
         for name in options:
             if name not in Options.__annotations__:
                 raise ConfigError(f"there is no option {name!r}; there are: {', '.join(Options.__annotations__)}")

@@ -330,6 +330,7 @@ class Client(BaseClient):
         is ``term.prepared``. After a loss, and while the store doesn't answer, we rest for a random time. Candidates
         with a higher ``priority`` lead first; `Options` says what else can be asked for. ``stop()`` ends the campaign.
         """
+        self._engine.need("lessor.patterns.campaign")
         from lessor.patterns.campaign import Campaign  # noqa: PLC0415 - here and below: most programs elect nobody
 
         self._engine.require_open()
@@ -356,12 +357,14 @@ class Client(BaseClient):
         The work has to look: ``term.check()`` raises when the term is lost. Nothing goes on before it has returned.
         With ``cancel``, a `Cancellation` stops it: `Cancelled` is raised while we wait, or after a term that was lost.
         """
+        self._engine.need("lessor.patterns.campaign")
         from lessor.patterns import campaign  # noqa: PLC0415
 
         return campaign.lead(self.campaign(name, ttl, ready=ready, **options), work)
 
     def leader(self, name: str) -> Leader | None:
         """Return the leader of the election; None: there is none."""
+        self._engine.need("lessor.patterns.election")
         from lessor.patterns.election import Leader  # noqa: PLC0415
 
         return Leader.of(self.get(name))
@@ -379,6 +382,7 @@ class Client(BaseClient):
         so many seconds, and with None never. If the lease is lost meanwhile, the call raises `LeaseLost` at its end.
         ``current_lease()`` is the lease, inside. For what is not to be run twice in a row, see ``hold_at_least``.
         """
+        self._engine.need("lessor.patterns.singleton")
         from lessor.patterns import singleton  # noqa: PLC0415
 
         self._engine.require_open()
@@ -388,6 +392,7 @@ class Client(BaseClient):
 
     def observe(self, name: str) -> Observation:
         """Return the stream of leaders: first who leads now, then every change, None for nobody."""
+        self._engine.need("lessor.patterns.campaign")
         from lessor.patterns.campaign import Observation  # noqa: PLC0415
 
         return Observation(self, check_resource(name))
@@ -412,9 +417,8 @@ class Client(BaseClient):
 
     def _claim(self, resource: str, terms: Terms, wait: Duration | None) -> Claim:
         """Return a fresh attempt, by a client that the store can call."""
-        waiters = self._engine.waiters
-        if not waiters.started:
-            waiters.start()
+        if not self._engine.waiters.started:
+            self._engine.listen()
         return make_claim(self._engine, check_resource(resource), terms, wait)
 
     def _ask(self, places: Sequence[Place]) -> int:

@@ -75,6 +75,7 @@ def make_claim(engine: Engine, resource: str, terms: Terms, wait: Duration | Non
     for cancel in cancels:
         cancel.check()
     wait_ns = None if wait is None else check_wait(wait)
+    engine.prepare(timing)
     generation = engine.generation
     now = engine.clock.mark()
     op = Acquire(

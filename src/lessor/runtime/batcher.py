@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from lessor.core.ops import Unknown
 from lessor.errors import StoreUnavailable
 from lessor.runtime.log import log
+from lessor.stores.scarcity import scarce
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, Future
@@ -42,7 +43,8 @@ class Batcher:
         with self._lock:
             if not self._closed:
                 if self._thread is None:
-                    self._thread = self._host.start(self._run, "lessor-batcher")
+                    with scarce(self._store.guarantees.store):
+                        self._thread = self._host.start(self._run, "lessor-batcher")
                 self._jobs += jobs
                 if self._idle:
                     self._idle = False

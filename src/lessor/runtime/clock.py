@@ -13,6 +13,7 @@ import threading
 import time
 
 from lessor.errors import ConfigError
+from lessor.stores.scarcity import shortage
 
 if hasattr(time, "CLOCK_BOOTTIME"):
     _BOOT = time.CLOCK_BOOTTIME
@@ -77,6 +78,8 @@ class SystemClock:
             with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
                 return file.read().strip()
         except OSError as error:
+            if shortage(error) is not None:
+                raise
             raise ConfigError(
                 f"this platform doesn't tell one boot from the next ({error.strerror or error}), which a file shared "
                 "between processes needs; use memory:// or a server"

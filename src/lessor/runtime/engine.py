@@ -8,6 +8,7 @@ import os
 import queue
 import threading
 import weakref
+from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
 
 from lessor.core.clock import SECOND
@@ -22,10 +23,12 @@ from lessor.runtime.keeper import Keeper
 from lessor.runtime.log import log
 from lessor.runtime.waiters import Waiters
 from lessor.stores.registry import open_store
+from lessor.stores.scarcity import scarce
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from lessor.core.timing import Timing
     from lessor.runtime.host import Host
     from lessor.runtime.tenure import Tenure
     from lessor.runtime.watch import Watch
@@ -61,7 +64,11 @@ class Engine:
         _engines.add(self)
 
     def _open(self) -> None:
-        self.store: Store = open_store(self.url, self.clock) if isinstance(self.url, str) else self.url
+        if isinstance(self.url, str):
+            with scarce(self.url.partition(":")[0]):
+                self.store: Store = open_store(self.url, self.clock)
+        else:
+            self.store = self.url
         self.keeper = Keeper(self.store, self.host, self._orphaned)
         self.watchdog = self.keeper.watchdog
         self.waiters = Waiters(self.store, self.host, self._revoked)
@@ -80,6 +87,22 @@ class Engine:
         self.holder = self._holder or f"{os.uname().nodename}:{os.getpid()}"
 
     # --- leases ---------------------------------------------------------------------------------------------------
+
+    def prepare(self, timing: Timing) -> None:
+        """Have all that runs which a lease on these terms needs, before it is asked for: it must not be missing later."""
+        if not self.keeper.is_ready_for(timing):
+            with scarce(self.store.guarantees.store):
+                self.keeper.prepare(timing)
+
+    def need(self, module: str) -> None:
+        """Import what most programs don't use, while that is no more than an error."""
+        with scarce(self.store.guarantees.store):
+            import_module(module)
+
+    def listen(self) -> None:
+        """Have the store reach this client, which may take as long as to connect does."""
+        with scarce(self.store.guarantees.store):
+            self.waiters.start()
 
     def hold(self, tenure: Tenure) -> None:
         """Take the lease on: from here on it is renewed and watched."""
@@ -265,6 +288,10 @@ class Callbacks:
     def run(self, callback: Callable[[], object]) -> None:
         """Run it soon."""
         self._queue.put(callback)
+        self.start()
+
+    def start(self) -> None:
+        """Have the thread run, so that nothing can fail later for want of it."""
         with self._lock:
             if self._thread is None:
                 self._thread = HERE.start(self._run, "lessor-callbacks")

@@ -75,14 +75,24 @@ class Keeper:
         self._receive = self._watchdog.take_on
         self._let_go = self._watchdog.drop
 
+    def is_ready_for(self, timing: Timing) -> bool:
+        """Whether the threads run that leases with this timing need."""
+        return self._prepared[0] is timing
+
+    def prepare(self, timing: Timing) -> None:
+        """Have them run, those included that give back what is not wanted any more."""
+        log()  # imported now, and not by a thread to which something has happened
+        self._watchdog.start()
+        self._disposer.start()
+        self._lane(timing).start()
+        self._prepared = (timing, earliest(timing))
+
     def add(self, tenure: Tenure) -> None:
         """Keep this lease alive, and watched, until it is lost or released."""
         timing = tenure._timing
-        prepared, soonest = self._prepared
-        if timing is not prepared:
-            self._lane(timing).start()
-            soonest = earliest(timing)
-            self._prepared = (timing, soonest)
+        if timing is not self._prepared[0]:
+            self.prepare(timing)
+        soonest = self._prepared[1]
         due = sent = tenure._sent_ns
         if tenure._deadline_ns - sent >= timing.safe_ns:  # else it is short of time, and taken on at once
             due += soonest

@@ -38,6 +38,7 @@ class Watchdog:
         self.take_on = self._agenda.set
         self.drop = self._agenda.drop
         self.close = self._agenda.close
+        self.start = self._agenda.start
 
     def watch(self, cohort: Cohort, deadline_ns: int) -> None:
         """Watch these leases until they are lost, or have gone elsewhere."""

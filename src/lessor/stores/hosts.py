@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+# A host's name is encoded by it. Python looks for it when it is first needed, and never again if it isn't found then: not
+# even if that was for want of a file descriptor.
+import encodings.idna  # noqa: F401
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lessor.errors import ConfigError

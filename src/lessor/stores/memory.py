@@ -140,6 +140,7 @@ class MemoryStore:
         name = url.netloc + url.path
         self.url = f"memory://{name}?namespace={url.namespace}"
         self._clock = clock
+        clock.host_ns()  # what it needs to be read is there from now on
         if table is not None:
             self._table = table
             return

@@ -322,13 +322,17 @@ class Engine:
             self._let_go()
             return
         if len(self._followers) >= CROWD:
-            self._reader = self._crowd
             if self._crowd_bell is None:
-                self._crowd_bell = threading.Semaphore(0)
-                args = (self.lock, self._crowd_bell)
-                threading.Thread(target=self._read_for_all, args=args, name="lessor-paxos-reader", daemon=True).start()
-            self._crowd_bell.release()
-            return
+                bell = threading.Semaphore(0)
+                args = (self.lock, bell)
+                with contextlib.suppress(RuntimeError):  # there is no thread to be had: one of those that wait reads
+                    name = "lessor-paxos-reader"
+                    threading.Thread(target=self._read_for_all, args=args, name=name, daemon=True).start()
+                    self._crowd_bell = bell
+            if self._crowd_bell is not None:
+                self._reader = self._crowd
+                self._crowd_bell.release()
+                return
         for other in self._followers:
             if other.left:
                 other.ring()
@@ -556,7 +560,12 @@ class Engine:
         if not node.trying and not self._closed:
             node.trying = True
             name = f"lessor-paxos-{node.place}"
-            threading.Thread(target=self._reach, args=(node, self.lock), name=name, daemon=True).start()
+            try:
+                threading.Thread(target=self._reach, args=(node, self.lock), name=name, daemon=True).start()
+            except RuntimeError as error:  # there is none to be had; with the next call it is tried again
+                node.trying = False
+                node.error = StoreUnavailable("paxos", f"{node.place} can't be reached: {error}")
+                node.failures += 1
 
     def _reach(self, node: Node, lock: threading.Lock) -> None:
         """Connect to a node, for as long as it takes."""

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from lessor.errors import ConfigError, LessorError, StoreUnavailable
+from lessor.stores.scarcity import no_descriptor
 
 if TYPE_CHECKING:
     from lessor.stores.postgresql.address import PostgresAddress
@@ -98,4 +99,5 @@ def explain_connecting(text: str, address: PostgresAddress) -> LessorError:
         return ConfigError(f"PostgreSQL at {address} can't be trusted: {said}: see sslrootcert, sslcert and sslkey")
     if "server does not support SSL" in text:
         return ConfigError(f"PostgreSQL at {address} doesn't speak TLS, and sslmode in the URL requires it")
-    return StoreUnavailable(STORE, f"{address} can't be reached: {said}")
+    why = said or no_descriptor() or "libpq doesn't say why; perhaps for want of a file descriptor"
+    return StoreUnavailable(STORE, f"{address} can't be reached: {why}")

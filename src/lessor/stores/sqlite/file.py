@@ -8,6 +8,7 @@ import sqlite3
 from typing import TYPE_CHECKING
 
 from lessor.errors import ConfigError, LessorError, StoreUnavailable
+from lessor.stores.scarcity import no_descriptor, shortage
 from lessor.stores.sqlite.companions import discard
 
 if TYPE_CHECKING:
@@ -42,7 +43,9 @@ def check_file_system(path: str) -> None:
     try:
         with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
             kind, point = mount_of(os.path.realpath(path), file.read())
-    except OSError:
+    except OSError as error:
+        if shortage(error) is not None:
+            raise
         return
     if kind in SHARED_FILE_SYSTEMS or kind.startswith("fuse."):
         raise ConfigError(
@@ -142,6 +145,9 @@ def explain(error: sqlite3.Error, path: str) -> LessorError:
         return ConfigError(f"{path} is not a SQLite database: name another file for the leases")
     if code == sqlite3.SQLITE_READONLY:
         return ConfigError(f"{path} can't be written to: the file, its folder or the disk is read-only for this user")
+    if code == sqlite3.SQLITE_CANTOPEN and _may_open(path):
+        why = no_descriptor() or f"{error}, although its permissions allow it: perhaps for want of a file descriptor"
+        return StoreUnavailable("sqlite", f"{path} can't be opened ({why})")
     if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH):
         return ConfigError(f"{path} can't be opened ({error}): check the permissions of the file and its folder")
     if code == sqlite3.SQLITE_CORRUPT:
@@ -153,6 +159,14 @@ def explain(error: sqlite3.Error, path: str) -> LessorError:
     if is_busy(error):
         return StoreUnavailable("sqlite", f"{path} is locked by another process")
     return StoreUnavailable("sqlite", f"{path}: {error}")
+
+
+def _may_open(path: str) -> bool:
+    """Whether the permissions are such that the file can be opened: then what keeps us from it passes."""
+    companions = [name for name in (path, path + "-wal", path + "-shm") if os.path.lexists(name)]
+    return os.access(os.path.dirname(path), os.W_OK | os.X_OK) and all(
+        os.access(name, os.R_OK | os.W_OK) for name in companions
+    )
 
 
 def _look(db: sqlite3.Connection) -> tuple[int, int, bool]:

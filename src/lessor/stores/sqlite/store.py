@@ -22,6 +22,7 @@ from lessor.core.ops import Acquire, Granted, Release, Released, Summons, Unknow
 from lessor.core.timing import UNSLEWED_DRIFT
 from lessor.errors import ConfigError, LessorError, StoreUnavailable
 from lessor.stores.base import Capability, Guarantees
+from lessor.stores.scarcity import shortage
 from lessor.stores.sqlite import companions, file, forks
 from lessor.stores.sqlite.companions import LogReplaced
 from lessor.stores.sqlite.subscription import SqliteSubscription
@@ -103,6 +104,7 @@ class SqliteStore:
         self._namespace = url.namespace
         self._clock = clock
         self._boot_id = clock.host_epoch()
+        clock.host_ns()  # what it needs to be read is there from now on
         self._turn = Turn(clock)
         self._idle: list[SqliteTable] = []
         self._post = Post(self._path + "-wake")
@@ -161,6 +163,8 @@ class SqliteStore:
         try:
             mailbox = self._post.mailbox()
         except OSError as error:
+            if shortage(error) is not None:
+                raise  # it passes, and with the next one that asks there will be one
             raise StoreUnavailable("sqlite", f"no mailbox can be made beside {self._path}: {error.strerror}") from error
         return SqliteSubscription(self, mailbox, prefix)
 
@@ -408,6 +412,8 @@ class SqliteStore:
                 passes = passes or (file.is_unreadable(error) and companions.retire_orphan(self._path))
                 if not passes or self._clock.now() >= give_up:
                     raise file.explain(error, self._path) from error
+            except OSError as error:
+                raise StoreUnavailable("sqlite", f"{self._path}: {shortage(error) or error}") from error
             except again as error:
                 if self._clock.now() >= give_up:
                     raise StoreUnavailable("sqlite", f"{self._path}: {REPLACED}") from error

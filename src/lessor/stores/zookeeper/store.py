@@ -67,6 +67,7 @@ class ZooKeeperStore:
 
     def __init__(self, url: StoreURL, clock: Clock) -> None:
         # These need kazoo, and what is declared above must be readable without it.
+        from lessor.stores.zookeeper import driving, reading, steps, subscription, trouble  # noqa: F401, PLC0415
         from lessor.stores.zookeeper.address import ZooKeeperAddress  # noqa: PLC0415
         from lessor.stores.zookeeper.desk import Desk  # noqa: PLC0415
 

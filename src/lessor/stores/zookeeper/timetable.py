@@ -35,8 +35,9 @@ class Timetable:
             first = self._due[0][0] if self._due else None
             heapq.heappush(self._due, (when_ns, next(self._serial), deed))
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="lessor-zookeeper", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="lessor-zookeeper", daemon=True)
+                thread.start()  # if there is none to be had, the next one that needs it tries again
+                self._thread = thread
             elif first is None or when_ns < first:
                 self._condition.notify()
 

@@ -17,6 +17,7 @@ from kazoo.exceptions import (
 from kazoo.handlers.threading import KazooTimeoutError
 
 from lessor.errors import ConfigError, LessorError, StoreUnavailable
+from lessor.stores.scarcity import shortage
 
 PASSES: Final = {
     ConnectionLoss: "the connection was lost",
@@ -45,6 +46,9 @@ def explain(error: BaseException, where: object) -> LessorError:
     for kind, text in PASSES.items():
         if isinstance(error, kind):
             return StoreUnavailable("zookeeper", f"{where}: {text}")
+    why = shortage(error)
+    if why is not None:
+        return StoreUnavailable("zookeeper", f"{where}: {why}")
     if isinstance(error, (KazooException, OSError)):
         return StoreUnavailable("zookeeper", f"{where}: {type(error).__name__}")
     raise error
