@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 TTL = 60.0
-TIMEOUT = 1.0
+TIMEOUT = 20.0
+FAILING_NS = 10**8
+"""For so long something is tried that fails at once."""
 PATIENCE = 20.0
 """Less than the TTL: what is left for that long is left behind."""
 
@@ -88,6 +90,7 @@ def for_threads(url: str, name: str) -> dict[str, Any]:
         client = lessor.Client(url, timeout=TIMEOUT)
     except BaseException as error:  # noqa: BLE001 - that is the question
         return failed("open", error)
+    client._engine.patience_ns = FAILING_NS
     try:
         lease = client.acquire(name, ttl=TTL, wait=0)
     except BaseException as error:  # noqa: BLE001
@@ -105,6 +108,7 @@ async def for_tasks(url: str, name: str) -> dict[str, Any]:
         client = AsyncClient(url, timeout=TIMEOUT)
     except BaseException as error:  # noqa: BLE001
         return failed("open", error)
+    client._engine.patience_ns = FAILING_NS
     try:
         lease = await client.acquire(name, ttl=TTL, wait=0)
     except BaseException as error:  # noqa: BLE001

@@ -19,7 +19,6 @@ from tests.servers.etcd import etcd_server
 from tests.servers.paxos import paxos_cluster
 from tests.servers.postgres import postgres_server
 from tests.servers.redis import redis_server
-from tests.servers.zookeeper import zookeeper_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,7 +27,7 @@ pytestmark = pytest.mark.heavy
 
 MOST = 14
 """More than a client needs of either before it holds a lease."""
-STORES = ["memory", "sqlite", "redis"] + ["postgresql", "etcd", "zookeeper", "paxos"] * (SCALE >= 1)
+STORES = ["memory", "sqlite", "redis"] + ["postgresql", "etcd", "paxos"] * (SCALE >= 1)
 REASONS = ("file descriptor", "Too many open files", "can't start new thread")
 
 
@@ -45,8 +44,6 @@ def url_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str],
                 return servers.enter_context(postgres_server("fsync=off")).address + "/postgres"
             if store == "etcd":
                 return servers.enter_context(etcd_server()).url
-            if store == "zookeeper":
-                return servers.enter_context(zookeeper_server()).url
             if store == "paxos":
                 return servers.enter_context(paxos_cluster()).url
             return "memory://exhausted" if store == "memory" else f"sqlite:///{tmp_path_factory.mktemp('files')}/x.db"

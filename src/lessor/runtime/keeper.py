@@ -90,9 +90,10 @@ class Keeper:
     def add(self, tenure: Tenure) -> None:
         """Keep this lease alive, and watched, until it is lost or released."""
         timing = tenure._timing
-        if timing is not self._prepared[0]:
+        prepared, soonest = self._prepared  # both at once: another thread may prepare for another timing meanwhile
+        if timing is not prepared:
             self.prepare(timing)
-        soonest = self._prepared[1]
+            soonest = earliest(timing)
         due = sent = tenure._sent_ns
         if tenure._deadline_ns - sent >= timing.safe_ns:  # else it is short of time, and taken on at once
             due += soonest
