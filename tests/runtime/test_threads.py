@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lessor import AsyncClient, Client
+from lessor import AsyncClient, Client, StoreUnavailable
 from lessor.core.holder import State
 from lessor.core.ops import Renew
 from lessor.runtime.clock import SYSTEM
@@ -80,7 +80,7 @@ def test_an_acquire_without_its_thread_fails_and_leaves_nothing(
 ) -> None:
     client, other = open_client(url), open_client(url)
     unstartable = Unstartable(monkeypatch, name)
-    with pytest.raises(RuntimeError, match="can't start new thread"):
+    with pytest.raises(StoreUnavailable, match="can't start new thread"):
         client.acquire("x", ttl=30)
     assert unstartable.failed == 1
     assert client._engine.held == {}
@@ -96,7 +96,7 @@ def test_waiters_are_called_by_a_listener_that_could_not_be_started_once(
     theirs = other.acquire("x", ttl=30)
     Unstartable(monkeypatch, "lessor-listener")
     monkeypatch.setattr("lessor.core.claim.REFRESH_NS", 60 * 10**9)  # nobody comes by itself
-    with pytest.raises(RuntimeError, match="can't start new thread"):
+    with pytest.raises(StoreUnavailable, match="can't start new thread"):
         client.acquire("x", ttl=30)
     thread = Thread(lambda: client.acquire("x", ttl=30, wait=60))
     until(lambda: waiting(client) == 1, "waiting")
@@ -111,7 +111,7 @@ def test_a_task_without_its_batcher_fails_and_leaves_nothing(
 
     async def body() -> None:
         async with AsyncClient(url) as client:
-            with pytest.raises(RuntimeError, match="can't start new thread"):
+            with pytest.raises(StoreUnavailable, match="can't start new thread"):
                 await client.acquire("x", ttl=30)
             assert unstartable.failed == 1
             lease = await client.acquire("y", ttl=30, wait=0)
