@@ -579,6 +579,9 @@ local function grant(entry, op, ended, state)
     end
     local token = math.max(math.max(entry.token, floor, op.seen) + 1, now)
     if token >= TOKEN_LIMIT then
+        if entry.waiting then
+            save(entry) -- a reservation that has lapsed is over, also if the clock is set back
+        end
         return answer(7, 'token', number(token))
     end
     floor, minted = token, true
