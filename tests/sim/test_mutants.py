@@ -25,7 +25,9 @@ def test_a_mutant_is_caught(name: str) -> None:
 
 
 def test_the_real_protocol_gets_through_all_of_these_worlds() -> None:
-    assert [seed for seeds in WORLDS.values() for seed in seeds if violation(draw(seed))] == []
+    """Through the first hundred it goes in test_worlds."""
+    seeds = {seed for seeds in WORLDS.values() for seed in seeds if seed >= 100}
+    assert [seed for seed in sorted(seeds) if violation(draw(seed))] == []
 
 
 def test_a_failing_world_is_made_simpler() -> None:
