@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import signal
+from typing import Any
 
+import pytest
+
+from lessor.cli import guardian
 from lessor.cli.guardian import DEADLINE, GRACE, LONGEST_SLEEP_NS, STOPPING, Orders
+from lessor.core.clock import MILLISECOND, SECOND
 
 
 def orders(*, gentle: bool = True, enforce: bool = True, deadline: int | None = 1000, grace: int = 100) -> Orders:
@@ -76,3 +81,47 @@ def test_with_warn_only_the_orphan_is_ended() -> None:
 def test_it_never_sleeps_long() -> None:
     made = orders(deadline=10**15)
     assert made.sleep_ns(0) <= LONGEST_SLEEP_NS <= 5 * 10**8
+
+
+def test_signals_that_take_long_to_send_make_the_next_ones_no_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SIGTERM takes 2 s to send here, and SIGKILL is due meanwhile: it goes out right after, without another sleep."""
+
+    class Clock:
+        ns = 0
+
+        def host_ns(self) -> int:
+            return self.ns
+
+    clock = Clock()
+    sent: list[tuple[int, int]] = []
+
+    class Busy:
+        leader: int | None = 1
+
+        def end(self, signum: int) -> None:
+            sent.append((signum, clock.ns))
+            clock.ns += 2 * SECOND
+
+    class Nothing:
+        def news(self) -> None:
+            return None
+
+        def reap(self, *, leader: bool) -> bool:
+            return not leader
+
+    class Poll:
+        def poll(self, milliseconds: int) -> list[tuple[int, int]]:
+            clock.ns += milliseconds * MILLISECOND
+            if sent and sent[-1][0] == signal.SIGKILL:
+                raise InterruptedError
+            return []
+
+    monkeypatch.setattr(guardian, "SYSTEM", clock)
+    watch: Any = object.__new__(guardian._Watch)
+    watch._orders = orders(deadline=10 * SECOND, grace=SECOND)
+    watch._group, watch._reaper, watch._poll = Busy(), Nothing(), Poll()
+    watch._told, watch._left, watch._say = False, None, lambda *_: None
+    with pytest.raises(InterruptedError):
+        watch.keep()
+    (_, termed), (_, killed) = sent
+    assert killed - termed <= 2 * SECOND + MILLISECOND

@@ -307,7 +307,8 @@ class _Watch:
             self._look()
             if orders.orphaned and self._left is False:
                 return
-            for fd, _ in self._poll.poll(-(-orders.sleep_ns(now) // MILLISECOND)):
+            # Not from ``now``: sending signals may have taken a while, and the next ones must not be late by that.
+            for fd, _ in self._poll.poll(-(-orders.sleep_ns(SYSTEM.host_ns()) // MILLISECOND)):
                 if fd == self._child:
                     os.read(self._child, 4096)
                 elif not self._read():

@@ -35,7 +35,7 @@ LONGEST_SLEEP_NS: Final = 250 * MILLISECOND
 """Timers stand still during suspend; this bounds how late a look is after waking up."""
 LOOK_NS: Final = 10 * MILLISECOND
 """How often to look for what no signal tells, and to kill what was forked since the last SIGKILL."""
-SLACK_NS: Final = 50 * MILLISECOND
+SLACK_NS: Final = 250 * MILLISECOND
 """How long a signal may take to end processes on a busy machine."""
 SAME_NS: Final = MILLISECOND
 """Deadlines closer than this are the same one, read at two moments."""
@@ -56,7 +56,7 @@ class Limits:
     def of(cls, timing: Timing, grace: float) -> Limits:
         """Fit the grace into the lease's safe time."""
         # The guardian counts on one clock, the holder on the faster of two: the drift between them is slack too.
-        slack = min(SLACK_NS, timing.safe_ns // 20) + int(timing.safe_ns * timing.drift)
+        slack = min(SLACK_NS, timing.safe_ns // 10) + int(timing.safe_ns * timing.drift)
         return cls(min(int(grace * SECOND), timing.safe_ns // 3), slack, min(timing.ttl_ns // 10, LONGEST_SLEEP_NS))
 
 
