@@ -94,7 +94,7 @@ def make_claim(engine: Engine, resource: str, terms: Terms, wait: Duration | Non
     claim = Claim(op, timing, now, until, engine.patience_ns)
     if generation:
         claim.generation = generation
-    if generation != engine.generation:
+    if engine.forked or generation != engine.generation:  # in here, or since the caller looked whether it is open
         raise forked_error(resource)
     return claim
 

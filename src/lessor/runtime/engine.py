@@ -83,7 +83,7 @@ class Engine:
         self.places: weakref.WeakValueDictionary[int, Queued] = weakref.WeakValueDictionary()
         """The places in queues that somebody has; one that nobody has any more runs out by itself."""
         self.seen_token = 0
-        self.closed = self._forked = False
+        self.closed = self.forked = False
         self.holder = self._holder or f"{os.uname().nodename}:{os.getpid()}"
 
     # --- leases ---------------------------------------------------------------------------------------------------
@@ -145,9 +145,9 @@ class Engine:
         """Refuse to work once closed; in a forked child, open the store anew first."""
         if self.closed:
             raise Closed("this client is closed")
-        if self._forked:
+        if self.forked:
             with self._reopening:
-                if self._forked:
+                if self.forked:
                     self._open()
 
     def _revoked(self, lease_id: str) -> None:
@@ -183,7 +183,7 @@ class Engine:
         if self.closed:
             return
         self.closed = True
-        if self._forked:
+        if self.forked:
             return  # nothing of it was ever opened here
         interrupted: BaseException | None = None
         for end in (
@@ -255,7 +255,7 @@ class Engine:
         self.listened = set()
         self.watches = set()
         self._reopening = threading.Lock()
-        self._forked = not self.closed
+        self.forked = not self.closed
         if not isinstance(self.url, str):
             self.closed = True  # somebody else's connections: there is no telling how to make them anew
         for tenure in tenures:

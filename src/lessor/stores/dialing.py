@@ -5,6 +5,8 @@ from __future__ import annotations
 import socket
 from typing import TYPE_CHECKING
 
+from lessor.stores.descriptors import keep_from_children
+
 if TYPE_CHECKING:
     from lessor.stores.limit import Limit
 
@@ -28,5 +30,6 @@ def dial(host: str, port: int, limit: Limit) -> socket.socket:
             connection.close()
             raise
         else:
+            keep_from_children(connection)
             return connection
     raise OSError(f"{host} has no address")

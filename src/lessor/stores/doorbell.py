@@ -8,6 +8,8 @@ import select
 import threading
 from typing import TYPE_CHECKING
 
+from lessor.stores.descriptors import closed, keep_from_children
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -20,6 +22,7 @@ class Doorbell:
         """What else to do at the end, when nobody waits any more."""
         self._lock = threading.Lock()
         self._heard, self._button = os.pipe()
+        keep_from_children(self, self._heard, self._button)
         os.set_blocking(self._heard, False)
         os.set_blocking(self._button, False)
         self._poll = select.poll()
@@ -84,6 +87,7 @@ class Doorbell:
         return True
 
     def _free(self) -> None:
+        closed(self)
         os.close(self._heard)
         os.close(self._button)
         if self._on_end is not None:

@@ -17,6 +17,7 @@ import hpack
 
 from lessor.core.clock import SECOND
 from lessor.errors import ConfigError
+from lessor.stores.descriptors import keep_from_children
 from lessor.stores.dialing import dial
 from lessor.stores.etcd.trouble import Elsewhere, explain
 from lessor.stores.hosts import no_handshake
@@ -109,12 +110,17 @@ class Wire:
                 bare.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
             bare.settimeout(self._left(give_up))
             context = address.context
-            return context.wrap_socket(bare, server_hostname=node.host) if context else bare
+            if context is None:
+                return bare
+            wrapped = context.wrap_socket(bare, server_hostname=node.host)
+            keep_from_children(wrapped)
         except OSError as error:
             bare.close()
             if type(error).__name__ == "SSLCertVerificationError":
                 raise ConfigError(f"etcd at {node} has no certificate that can be trusted: {error}") from None
             raise Elsewhere("etcd", f"{node} {no_handshake(error)}") from None
+        else:
+            return wrapped
 
     def call(self, method: str, messages: Sequence[bytes], token: str, give_up: int, *, last: bool = True) -> Stream:
         """Begin a call; `flush` or `finish` sees to it that it is sent. ``last``: nothing more is sent in it."""

@@ -11,6 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from lessor.errors import ConfigError, StoreUnavailable
+from lessor.stores.descriptors import keep_from_children
 from lessor.stores.hosts import no_handshake
 from lessor.stores.paxos import frames, handshake
 
@@ -115,6 +116,7 @@ def connect(place: Place, secret: bytes, context: ssl.SSLContext | None, seconds
                 raise
             except OSError as error:
                 raise StoreUnavailable("paxos", f"{place} {no_handshake(error)}") from error
+        keep_from_children(sock)
         return Link(sock, _greet(sock, place, secret))
     except ssl.SSLCertVerificationError as error:
         sock.close()

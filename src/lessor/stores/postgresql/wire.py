@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import psycopg
 from psycopg import pq
 
+from lessor.stores.descriptors import closed, keep_from_children
 from lessor.stores.postgresql.trouble import Refused, Unreplicated
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ class Wire:
         self._connection.nonblocking = 1
         self._connection.notice_handler = self._warnings.take
         self.socket = self._connection.socket
+        keep_from_children(self, self.socket)
         self._readable = select.poll()
         self._readable.register(self.socket, select.POLLIN)
         self.pid = self._connection.backend_pid
@@ -121,6 +123,7 @@ class Wire:
 
     def close(self) -> None:
         """Close it."""
+        closed(self)
         self._connection.finish()
 
     # --- inside ---------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ import hiredis
 import redis
 
 from lessor.errors import StoreUnavailable
+from lessor.stores.descriptors import keep_from_children
 from lessor.stores.hosts import no_handshake
 from lessor.stores.redis.trouble import explain
 
@@ -108,6 +109,7 @@ class Wire:
         except OSError as error:
             raise StoreUnavailable("redis", f"{node} can't be reached: {error.strerror or error}") from None
         self.socket: socket.socket = self._connection._sock  # noqa: SLF001 - past the command layer
+        keep_from_children(self.socket)
         self.used_ns = self.inspected_ns = 0
         self.evicting = ""
         """Why no new lease is to be asked for here."""

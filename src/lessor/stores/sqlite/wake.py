@@ -15,6 +15,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from lessor.stores.descriptors import keep_from_children
 from lessor.stores.doorbell import Doorbell
 
 if TYPE_CHECKING:
@@ -117,6 +118,7 @@ class Mailbox:
         self.name = name
         self._path = path
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        keep_from_children(self._socket)
         self._socket.bind(short_path)
         self._doorbell = Doorbell(self._socket.close)
         self._doorbell.watch(self._socket.fileno())

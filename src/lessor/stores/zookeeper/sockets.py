@@ -7,6 +7,7 @@ import socket
 import ssl
 from typing import TYPE_CHECKING, Any
 
+from lessor.stores.descriptors import keep_from_children
 from lessor.stores.dialing import dial
 from lessor.stores.hosts import no_handshake
 
@@ -41,11 +42,14 @@ def connect(
         if certfile:
             context.load_cert_chain(certfile, keyfile, keyfile_password)
         try:
-            return context.wrap_socket(connection, server_hostname=hostname)
+            wrapped = context.wrap_socket(connection, server_hostname=hostname)
         except ssl.SSLCertVerificationError:
             raise
         except OSError as error:
             raise ConnectionError(errno.EPROTO, f"it {no_handshake(error)}") from None
+        else:
+            keep_from_children(wrapped)
+            return wrapped
     except BaseException:
         connection.close()
         raise
