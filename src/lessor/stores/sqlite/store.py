@@ -107,6 +107,7 @@ class SqliteStore:
         clock.host_ns()  # what it needs to be read is there from now on
         self._turn = Turn(clock)
         self._idle: list[SqliteTable] = []
+        self._busy: set[SqliteTable] = set()
         self._post = Post(self._path + "-wake")
         self._applied = 0
         self._collected_to = ""
@@ -187,6 +188,10 @@ class SqliteStore:
         paused = self._turn.take(FORK_TIMEOUT)
         if paused:
             self.disconnect(self._path)
+            while self._busy:  # by this very thread, in whose midst a signal handler forks: its call will fail
+                table = self._busy.pop()
+                table.retired = True
+                self._let_go(table)
         return paused
 
     def disconnect(self, path: str) -> None:
@@ -223,7 +228,9 @@ class SqliteStore:
             return None  # whatever it is, it will come up again, and be waited out or explained
         finally:
             if table is not None:
-                self._idle.append(table)
+                self._busy.discard(table)
+                if not table.retired:
+                    self._idle.append(table)
             self._turn.give()
 
     def _quick_acquire(self, db: sqlite3.Connection, op: Acquire, now: int) -> Granted | None:
@@ -362,12 +369,15 @@ class SqliteStore:
         if self._closed:
             raise StoreUnavailable("sqlite", f"{self._path} is closed")
         try:
-            return self._idle.pop()
+            table = self._idle.pop()
         except IndexError:
-            return self._retrying(self._open, give_up, LogReplaced)
+            table = self._retrying(self._open, give_up, LogReplaced)
+        self._busy.add(table)
+        return table
 
     def _give(self, table: SqliteTable) -> None:
         """Put a connection back, with no transaction open; one that can't be brought to that is not used again."""
+        self._busy.discard(table)
         if table.retired:
             return
         if file.rollback(table.db) and not self._closed:
