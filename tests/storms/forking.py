@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import traceback
 import warnings
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-LONGEST = 30
+ENDED = "it hung, and was killed"
+LONGEST = 5
 """Seconds after which a child that doesn't end by itself is killed, and counts as one that hangs."""
 
 
@@ -43,7 +45,7 @@ class Twins:
             result = work()
         except BaseException as error:
             if self.in_child:
-                self._tell({"error": type(error).__name__, "text": str(error)})
+                self._tell({"error": type(error).__name__, "text": "".join(traceback.format_exception(error))})
             raise
         if self.in_child:
             self._tell({"result": result})
@@ -56,7 +58,7 @@ class Twins:
             text = file.read() if self.pid > 0 else b""
         if self.pid > 0:
             os.waitpid(self.pid, 0)
-            return json.loads(text) if text else {"error": "it hung, or was killed"}
+            return json.loads(text) if text else {"error": ENDED}
         return {}
 
     def _tell(self, what: dict[str, Any]) -> None:

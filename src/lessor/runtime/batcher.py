@@ -35,6 +35,8 @@ class Batcher:
         self._lock = threading.Lock()
         self._condition = host.condition(self._lock)
         self._jobs: list[Job] = []
+        self._sent: list[Job] = []
+        """What is under way."""
         self._thread: object = None
         self._idle = self._closed = False
 
@@ -60,6 +62,12 @@ class Batcher:
             self._closed = True
             self._condition.notify()
 
+    def abandon(self) -> None:
+        """In a forked child: nothing will be answered here any more. Say so, to a loop that goes on in it."""
+        forked = Unknown(StoreUnavailable(self._store.guarantees.store, "the process was forked meanwhile"))
+        jobs, self._jobs, self._sent, self._closed = self._sent + self._jobs, [], [], True
+        self._answer(jobs, [forked] * len(jobs), self._clock.now())
+
     def _run(self) -> None:
         most = self._store.guarantees.max_batch
         while True:
@@ -73,6 +81,7 @@ class Batcher:
             jobs = [job for job in jobs if not job[1].cancelled()]
             if not jobs:
                 continue
+            self._sent = jobs
             sent = self._clock.mark()
             try:
                 outcomes = self._store.apply([op for op, _ in jobs], timeout=self._timeout)
@@ -80,10 +89,14 @@ class Batcher:
                 log().exception("the store raised")
                 failure = StoreUnavailable(self._store.guarantees.store, type(error).__name__)
                 outcomes = [Unknown(failure)] * len(jobs)
-            # To wake a loop takes a system call, so each is woken once.
-            for loop in {answer.get_loop() for _, answer in jobs}:
-                with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                    loop.call_soon_threadsafe(_deliver, loop, jobs, outcomes, sent)
+            self._answer(jobs, outcomes, sent)
+            self._sent = []
+
+    def _answer(self, jobs: Sequence[Job], outcomes: Sequence[Outcome], sent: int) -> None:
+        # To wake a loop takes a system call, so each is woken once.
+        for loop in {answer.get_loop() for _, answer in jobs}:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(_deliver, loop, jobs, outcomes, sent)
 
 
 def _deliver(loop: AbstractEventLoop, jobs: Sequence[Job], outcomes: Sequence[Outcome], sent: int) -> None:

@@ -262,6 +262,8 @@ class Engine:
             tenure._fork()
         for watch in watches:
             watch.abandon()
+        self.waiters.abandon()
+        self.batcher.abandon()
         # The parent's sockets and locks are not to be touched here, not even by being tidied up.
         _inherited.append((self.store, self.keeper, self.watchdog, self.waiters, self.batcher, self.callbacks, watches))
 

@@ -129,6 +129,13 @@ class Waiters:
         if self._listener is not None:
             self._listener.disturb()
 
+    def abandon(self) -> None:
+        """In a forked child: let whatever waited in the parent go on, and find out."""
+        if self._listener is not None:
+            self._listener.abandon()
+        for bell in list(self._waiting.values()):
+            bell.ring()
+
     def see_off(self, seconds: float) -> None:
         """Wait, but not for longer, until all have gone."""
         with self._gone:

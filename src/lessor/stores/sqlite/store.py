@@ -265,7 +265,9 @@ class SqliteStore:
                 try:
                     return self._transact(table, work, give_up)
                 except (sqlite3.Error, LogReplaced) as error:
-                    if companions.of(self._path) != table.companions:
+                    if table.retired:
+                        pass  # a signal handler has forked, and closed it before: with a new one, then
+                    elif companions.of(self._path) != table.companions:
                         self._retire(table, give_up)
                     elif isinstance(error, sqlite3.Error):
                         raise file.explain(error, self._path) from error
