@@ -351,7 +351,7 @@ def test_a_request_for_everything_a_thousand_times_gets_some_of_it_soon(node: Pa
         other.send(frames.Ping(1))
         begun = SYSTEM.now()
         assert other.hear() == frames.Pong(1)
-        assert SYSTEM.now() - begun < 5 * 10**9
+        assert SYSTEM.now() - begun < 60 * 10**9
         answer = client.hear()
     assert isinstance(answer, frames.Answer)
     assert len(answer.verdicts) == 1000

@@ -83,7 +83,7 @@ def test_an_operation_waits_for_a_locked_row_within_its_timeout(
     [outcome] = store.apply([op], timeout=0.5)
     assert isinstance(outcome, Unknown)
     assert isinstance(outcome.error, StoreUnavailable)
-    assert 0.4 < seconds_since(start) < 10
+    assert 0.4 < seconds_since(start) < 60
 
 
 def test_a_locked_row_fails_only_its_own_operations_in_a_batch(

@@ -15,6 +15,7 @@ from lessor.errors import ConfigError, LessorError, StoreUnavailable
 from lessor.runtime.clock import SYSTEM
 from lessor.stores.hosts import Node
 from lessor.testing.conformance.base import Thread, new_id, until
+from tests.crossprocess.stalls import Stalls
 from tests.servers import free_port
 from tests.servers.redis import redis_server
 from tests.servers.redis_sentinel import SERVICE, Sentinel, SentinelGroup, sentinel_group
@@ -113,7 +114,7 @@ def test_the_master_goes_in_the_middle_of_everything(
             old.stop()
         start = SYSTEM.now()
         assert isinstance(ask(store, Renew("held", "A", held.token, 60 * SECOND), timeout=0.5), (Unknown, Renewed))
-        assert (SYSTEM.now() - start) / SECOND < 10
+        assert (SYSTEM.now() - start) / SECOND < 60
         fresh = goes_on(store, Acquire("fresh", new_id(), "a", SECOND))
         assert fresh.token > held.token
         assert port_in_use(store) != old.port
@@ -170,9 +171,11 @@ def test_one_sentinel_is_enough_and_a_silent_one_is_passed_over(
         store = open_store(f"redis+sentinel://{','.join(f'127.0.0.1:{port}' for port in ports)}/{SERVICE}")
         assert isinstance(ask(store, Acquire("job", new_id(), "a", SECOND), timeout=3), (Granted, Held))
         store._connections._drop_idle()
-        start = SYSTEM.now()
-        ask(store, Acquire("job", new_id(), "a", SECOND), timeout=3)
-        assert (SYSTEM.now() - start) / SECOND < 1, "the one that answered last is asked first"
+        with Stalls() as stalls:
+            start = SYSTEM.host_ns()
+            ask(store, Acquire("job", new_id(), "a", SECOND), timeout=3)
+            end = SYSTEM.host_ns()
+        assert (end - start) / SECOND - stalls.between(start, end) < 1, "the one that answered last is asked first"
     until(group.agreed, "a Sentinel that has caught up", 60)
 
 
