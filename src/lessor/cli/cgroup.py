@@ -9,9 +9,12 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import select
 from typing import Final
 
-TRIES: Final = 5
+TRIES: Final = 20
+PAUSE: Final = 0.01
+"""Seconds between two tries: the kernel may count a process that has ended for a moment longer."""
 
 
 class ControlGroup:
@@ -56,6 +59,7 @@ class ControlGroup:
                     os.rmdir(folder)
             if not os.path.exists(self.path):
                 return
+            select.select([], [], [], PAUSE)
 
 
 def _move(source: str, target: str) -> None:
