@@ -38,7 +38,7 @@ def test_a_cluster_for_trying_out(cli: Cli) -> None:
     (node,) = json.loads(cli("cluster", "status", "--json", "--url", url).stdout)
     assert (node["node"], node["state"], node["leases"]) == ("a", "serving", 0)
     running.send_signal(signal.SIGTERM)
-    assert running.wait(20) == 0
+    assert running.wait(60) == 0
     assert cli("cluster", "status", "--url", url).returncode == 1
 
 
@@ -85,7 +85,7 @@ def running(cli: Cli, *words: str) -> Iterator[list[str]]:
         assert lines[-1], "it ended"
     yield lines
     process.send_signal(signal.SIGTERM)
-    assert process.wait(20) == 0
+    assert process.wait(60) == 0
 
 
 def free_ports(count: int) -> int:

@@ -168,7 +168,7 @@ def test_sigterm_reaches_it_once_command_has_ended_and_the_lease_is_released_aft
     with means.client() as client:
         place = client.enqueue("x")
         process.send_signal(signal.SIGTERM)
-        assert place.wait(20)
+        assert place.wait(60)
         assert not alive(stray)
         code, _, err = finish(process)
     assert code == 128 + signal.SIGTERM

@@ -211,7 +211,7 @@ def test_a_lock_file_that_is_deleted_meanwhile_locks_nobody_out_or_in(file: Fenc
         with ThreadPoolExecutor(1) as pool:
             writing = pool.submit(file.write, ("job", 2), "y")
             os.unlink(held.name)  # whoever waits for this one finds that it isn't the one any more
-            writing.result(10)
+            writing.result(60)
     assert file.read() == b"y"
 
 
@@ -219,7 +219,7 @@ def test_no_stale_write_among_threads(file: FencedFile) -> None:
     start = threading.Barrier(4)
 
     def write(token: int) -> None:
-        start.wait(10)
+        start.wait(60)
         for number in range(10):
             try:
                 file.write(("job", token), f"{token} {number}")

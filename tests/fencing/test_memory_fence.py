@@ -48,13 +48,13 @@ def test_a_newer_holder_waits_until_the_write_is_done() -> None:
     happened = []
 
     def newer() -> None:
-        assert inside.wait(10)
+        assert inside.wait(60)
         arrived.set()
         with fence.guard(("job", 2)):
             happened.append("newer")
 
     def check_newer() -> None:
-        assert inside.wait(10)
+        assert inside.wait(60)
         fence.check(("job", 2))
         happened.append("checked")
 
@@ -62,12 +62,12 @@ def test_a_newer_holder_waits_until_the_write_is_done() -> None:
         futures = [pool.submit(newer), pool.submit(check_newer)]
         with fence.guard(("job", 1)):
             inside.set()
-            assert arrived.wait(10)
+            assert arrived.wait(60)
             fence.check(("job", 1))  # the holder itself may ask again
             assert all(not future.done() for future in futures)
             happened.append("older")
         for future in futures:
-            future.result(10)
+            future.result(60)
     assert happened[0] == "older"
     assert sorted(happened[1:]) == ["checked", "newer"]
     with pytest.raises(Fenced), fence.guard(("job", 1)):
@@ -135,7 +135,7 @@ def test_who_waited_at_a_resource_that_was_forgotten_is_remembered() -> None:
     with ThreadPoolExecutor(1) as pool, seat.lock:
         waiting = pool.submit(fence.check, ("job", 7))
         del fence._seats["job"]  # as forget() does when it has the lock
-    waiting.result(10)
+    waiting.result(60)
     assert fence.newest("job") == 7
 
 

@@ -244,7 +244,7 @@ def test_who_comes_second_waits_and_is_compared_with_what_the_first_left(
         until_waiting(judge, they)
         we.commit() if commits else we.rollback()
         refused = commits and theirs < ours
-        assert writing.result(20) == (f"fenced by {ours}" if refused else "written")
+        assert writing.result(60) == (f"fenced by {ours}" if refused else "written")
     assert body(judge) == ("ours" if refused else "theirs")
     assert newest(judge) == [("job", ours if refused else theirs)]
 
@@ -371,7 +371,7 @@ def test_a_missing_table_is_made_by_two_at_once(connect: Connect, judge: psycopg
             writing = pool.submit(they_write)
             until_waiting(judge, they)
         we.commit()
-        writing.result(20)
+        writing.result(60)
     assert newest(judge) == [("another job", 1), ("job", 1)]
 
 

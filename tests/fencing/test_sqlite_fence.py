@@ -189,9 +189,9 @@ def test_a_newer_holder_in_another_thread_waits_for_the_commit(connect: Connect)
     with ThreadPoolExecutor(1) as pool:
         with fence(older, ("job", 1)):
             taking_over = pool.submit(take_over)
-            assert comes.wait(10)
+            assert comes.wait(60)
             write(older, "one")
-        taking_over.result(20)
+        taking_over.result(60)
     assert body(connect) == "two"
 
 

@@ -189,6 +189,6 @@ def test_a_holder_that_comes_back_is_refused_and_without_the_guard_overwrites(
                 assert place.body == "stale"  # that is what the guard is for
                 lease.check()
             go_on()
-            assert stopped.wait(20) == 0
+            assert stopped.wait(60) == 0
         finally:
             stopped.kill()

@@ -240,7 +240,7 @@ def test_a_body_of_a_thread_that_was_lost_before_ends_where_it_looks() -> None:
         for term in client.campaign("early too", 30):
             if not said:
                 other.revoke("early too", force=True)
-                assert term.lost.wait(10)
+                assert term.lost.wait(60)
             with term:
                 said.append("in")
                 term.check()

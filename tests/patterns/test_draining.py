@@ -22,10 +22,10 @@ def test_work_that_outlives_the_event_loop_of_its_drain_ends_in_peace() -> None:
             def work() -> None:
                 with lease.work():
                     begun.set()
-                    assert may_end.wait(20)
+                    assert may_end.wait(60)
 
             thread = Thread(work)
-            assert begun.wait(20)
+            assert begun.wait(60)
             with pytest.raises(StillWorking):
                 await lease.drain(0.01)
             return thread
@@ -45,7 +45,7 @@ def test_the_function_that_names_the_heir_may_have_to_be_awaited() -> None:
                 return (await one.contenders("named"))[0].holder
 
             assert await lease.drain(10, to=heir, state=lambda: b"here")
-            successor = await place.wait(10)
+            successor = await place.wait(60)
             assert successor is not None
             assert successor.inherited == b"here"
 

@@ -50,7 +50,7 @@ def test_a_leader_that_gets_sigterm_hands_over_is_no_candidate_any_more_and_exit
         lease = waiting.result()
         assert lease.inherited == b"so far"
         assert line(process) == "ended"
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
         assert heir.contenders("scheduler") == []
 
 
@@ -64,7 +64,7 @@ def test_a_candidate_that_gets_sigterm_leaves_the_queue_and_exits(url: str, face
         if mode == "lead":
             assert line(process) == "the wait was cancelled"
         assert line(process) == "ended"
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
         assert leader.contenders("scheduler") == []
 
 
@@ -74,5 +74,5 @@ def test_a_signal_handler_may_stop_the_campaign_of_a_leader(url: str, face: str)
         assert [line(process), line(process)] == ["ready", "leading"]
         process.terminate()
         assert line(process) == "ended"
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
         assert other.leader("scheduler") is None

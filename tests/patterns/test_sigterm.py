@@ -33,7 +33,7 @@ def test_the_work_in_flight_ends_then_the_lease_is_handed_over_and_then_the_prog
         assert lease.inherited == b"from one"
         assert heir.acquire("two", 2, 0).inherited == b"from one"
         assert process.stdout.readline() == "ended\n"
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
 
 
 @pytest.mark.parametrize("face", ["sync", "async"])
@@ -43,7 +43,7 @@ def test_a_body_that_waits_for_something_else_is_told(face: str, tmp_path: Path)
         assert process.stdout.readline() == "working\n"
         process.terminate()
         assert process.stdout.readline() == "ended\n"
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
 
 
 def test_without_a_signal_nothing_happens_and_the_handler_is_as_before() -> None:
