@@ -51,6 +51,29 @@ def test_a_folder_is_no_file(open_store: Callable[..., SqliteStore], tmp_path: P
         open_store(str(tmp_path))
 
 
+def test_a_link_to_the_file_is_the_file(open_store: Callable[..., SqliteStore], path: str, tmp_path: Path) -> None:
+    """SQLite keeps its log beside the file itself."""
+    link = tmp_path / "link.db"
+    link.symlink_to(path)
+    assert isinstance(take(open_store(str(link))), Granted)
+    assert isinstance(take(open_store(), lease_id="B"), Held)
+    assert not Path(f"{link}-wake").exists()
+
+
+def test_a_link_that_leads_to_another_file_is_noticed(
+    open_store: Callable[..., SqliteStore], tmp_path: Path, path: str, clock: FakeClock
+) -> None:
+    link = tmp_path / "link.db"
+    link.symlink_to(path)
+    store = open_store(str(link))
+    assert isinstance(take(store), Granted)
+    clock.advance(SECOND)
+    link.unlink()
+    link.symlink_to(tmp_path / "other.db")
+    assert isinstance(take(open_store(str(link))), Granted)
+    assert "replaced by another file" in str(failure(take(store, "other")))
+
+
 @pytest.mark.parametrize("url", ["sqlite://host/x.db", "sqlite://", "sqlite:///", "sqlite:///a%00b"])
 def test_urls_that_name_no_file(url: str) -> None:
     with pytest.raises(ConfigError):
@@ -128,6 +151,19 @@ def test_a_newer_schema_asks_for_a_newer_lessor(open_store: Callable[..., Sqlite
 def test_an_empty_file_is_made_ours(open_store: Callable[..., SqliteStore], path: str) -> None:
     Path(path).touch()
     assert isinstance(take(open_store()), Granted)
+
+
+@pytest.mark.parametrize("changed", ["VACUUM INTO '{path}'", "PRAGMA journal_mode = DELETE"])
+def test_a_file_without_a_log_gets_one(open_store: Callable[..., SqliteStore], path: str, changed: str) -> None:
+    """So is a copy that VACUUM INTO has made."""
+    before = open_store(f"{path}-before" if "INTO" in changed else path)
+    assert isinstance(take(before), Granted)
+    before.close()
+    with contextlib.closing(sqlite3.connect(before._path)) as db:
+        db.execute(changed.format(path=path))
+    store = open_store()
+    assert isinstance(take(store, lease_id="B"), Held)
+    assert isinstance(take(store, "other"), Granted)
 
 
 def test_a_corrupt_file_says_so(open_store: Callable[..., SqliteStore], path: str) -> None:

@@ -86,6 +86,7 @@ def prepare(db: sqlite3.Connection, path: str, clock: Clock) -> None:
     """Make the file ours where it is new; check that it is ours where it isn't. May raise SQLITE_BUSY."""
     application, version, has_tables = _look(db)
     if (application, version) == (APPLICATION_ID, SCHEMA_VERSION):
+        _use_log(db, path)  # a copy that VACUUM INTO has made doesn't, nor a file that a tool has changed
         return
     if application == APPLICATION_ID:
         raise ConfigError(
@@ -95,8 +96,7 @@ def prepare(db: sqlite3.Connection, path: str, clock: Clock) -> None:
         raise ConfigError(f"{path} is another application's database: name a file of its own for the leases")
     # A grant changes one row, and each commit writes whole pages to the log: small ones make it a tenth cheaper.
     db.execute("PRAGMA page_size = 1024")
-    if db.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
-        raise ConfigError(f"{path} can't use SQLite's write-ahead log on this file system")
+    _use_log(db, path)
     db.execute("BEGIN IMMEDIATE")
     try:
         overtaken = _has_tables(db)
@@ -114,6 +114,11 @@ def prepare(db: sqlite3.Connection, path: str, clock: Clock) -> None:
         raise
     if overtaken:
         prepare(db, path, clock)  # somebody else was at it in between: see whose it is
+
+
+def _use_log(db: sqlite3.Connection, path: str) -> None:
+    if db.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
+        raise ConfigError(f"{path} can't use SQLite's write-ahead log on this file system")
 
 
 def rollback(db: sqlite3.Connection) -> bool:

@@ -97,10 +97,11 @@ class SqliteStore:
             path = "/" + path.lstrip("/")
         if "\0" in path:
             raise ConfigError("a path can't have a zero byte")
-        self._path = os.path.abspath(path)
+        self._named = os.path.abspath(path)
+        self._path = os.path.realpath(path)  # the log and its index are beside the file itself, not beside a link to it
         file.check_folder(self._path)
         file.check_file_system(self._path)
-        self.url = f"sqlite:///{url.quote(self._path)}?namespace={url.namespace}"
+        self.url = f"sqlite:///{url.quote(self._named)}?namespace={url.namespace}"
         self._namespace = url.namespace
         self._clock = clock
         self._boot_id = clock.host_epoch()
@@ -433,10 +434,10 @@ class SqliteStore:
             pause = min(2 * pause, LONGEST_PAUSE)
 
     def _check_same_files(self, table: SqliteTable) -> None:
-        found = companions.identity(self._path)
+        found = companions.identity(self._named)
         if found != self._identity:
             what = "deleted" if found is None else "replaced by another file"
-            raise StoreUnavailable("sqlite", f"{self._path} was {what} while in use: reopen the store")
+            raise StoreUnavailable("sqlite", f"{self._named} was {what} while in use: reopen the store")
         if companions.of(self._path) != table.companions:
             raise LogReplaced
 
