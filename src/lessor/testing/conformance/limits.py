@@ -87,8 +87,8 @@ class Limits(Case):
         taken(store, "job", 30)
 
     def test_a_release_before_the_minimum_hold_frees_it_then(self, store: Store, lab: Harness) -> None:
-        lease_id = new_id()
         for name, seconds in (("long", 30.0), ("short", lab.ttl)):
+            lease_id = new_id()
             taken(store, name, 30, lease_id, hold_at_least_ns=ns(seconds))
             released = store.apply([Release(name, lease_id)], timeout=PATIENCE)[0]
             assert isinstance(released, Released)
