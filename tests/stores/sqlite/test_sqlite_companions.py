@@ -174,6 +174,20 @@ def test_a_barrier_that_was_swept_away_before_it_was_locked_is_none(path: str, m
         raise AssertionError("not barred")
 
 
+def test_a_barrier_is_locked_until_it_is_gone(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process sweeps away one that isn't locked, and may have made its own by then."""
+    rmdir = os.rmdir
+
+    def swept_first(folder: str) -> None:
+        monkeypatch.undo()
+        assert companions.is_barred(path)
+        rmdir(folder)
+
+    with companions._barrier(path + "-wal"):
+        monkeypatch.setattr("os.rmdir", swept_first)
+    assert not os.path.exists(path + "-wal")
+
+
 def test_a_read_starts_over_too(open_store: Callable[..., SqliteStore], start: Callable[[], Child], path: str) -> None:
     store = open_store(with_clock=SYSTEM)
     delete(path, ("-wal",))

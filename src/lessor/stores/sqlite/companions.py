@@ -81,11 +81,11 @@ def _save(path: str, db: sqlite3.Connection, seconds: float) -> None:
 def _barrier(folder: str) -> Iterator[None]:
     """Have a folder of that name meanwhile. Locked, so that one that a dead process has left behind can be told."""
     os.mkdir(folder, 0o700)
-    try:
-        with _locked(folder):
+    with _locked(folder):
+        try:
             yield
-    finally:
-        os.rmdir(folder)
+        finally:
+            os.rmdir(folder)  # while it is locked: another process might have swept it away, and made its own
 
 
 @contextlib.contextmanager
