@@ -17,10 +17,21 @@ MEMORY = "/dev/shm"
 """Where a server that syncs every write waits for no disk. What a kill leaves there is all that it wrote."""
 
 
+WORKERS = 32
+_given: set[int] = set()
+
+
 def free_port() -> int:
-    """Return a port that nobody listens on, and that the kernel gives to no connection before a server takes it."""
+    """Return a port that nobody listens on, and that the kernel gives to no connection before a server takes it.
+
+    Nor does another worker of the same run, or a second call in this one: a server takes it only some time later.
+    """
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % WORKERS
     while True:
-        port = random.randrange(15_000, 32_000)
+        port = random.randrange(15_000 + worker, 32_000, WORKERS)
+        if port in _given:
+            continue
+        _given.add(port)
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port

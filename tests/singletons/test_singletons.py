@@ -97,6 +97,7 @@ def test_of_two_celery_beats_one_sends_and_the_other_takes_over(tmp_path: Path, 
     def waiting() -> bool:
         return len(client.contenders("celery/beat")) == 1
 
+    begun = time.monotonic()
     with (
         redis_server() as server,
         Client(f"sqlite:///{tmp_path}/leases.db") as client,
@@ -107,9 +108,10 @@ def test_of_two_celery_beats_one_sends_and_the_other_takes_over(tmp_path: Path, 
         with beat(2):
             until(waiting, "the second beat", LONG)
             until(lambda: bool(lines(reports)), "a report", LONG)
-            begun, done = time.monotonic(), len(lines(reports))
-            until(lambda: len(lines(reports)) >= done + 4, "more of them", LONG)
-            assert time.monotonic() - begun > 2.5, "more than one a second: both beats send"
+            done = len(lines(reports))
+            until(lambda: len(lines(reports)) >= done + 6, "more of them", LONG)
+            # From the first beat on: some may have piled up before the worker came to them.
+            assert len(lines(reports)) <= time.monotonic() - begun + 2, "more than one a second: both beats send"
             first.kill()
             first.wait()
             until(lambda: not waiting(), "the takeover", LONG)
