@@ -102,6 +102,22 @@ def test_a_grant_that_may_not_be_replicated_is_unknown(
     assert isinstance(store.apply([op], timeout=PATIENCE)[0], Granted)
 
 
+def test_the_warning_comes_whatever_the_session_wants_to_hear(
+    primary: PostgresServer, store: Store, standby: Callable[[str], None]
+) -> None:
+    name = store.url.rpartition("/")[2].partition("?")[0]
+    with primary.connect() as connection:
+        connection.execute(f'ALTER DATABASE "{name}" SET client_min_messages = error')
+    with contextlib.closing(open_store(store.url, SYSTEM)) as quiet:
+        lease_id = new_id()
+        token = taken(quiet, "job", 30, lease_id).token
+        standby("gone")
+        assert isinstance(_cancelled(primary, quiet, Acquire("other", new_id(), "somebody", ns(30))), Unknown)
+        [outcome] = _asked_while_cancelled(primary, quiet, Renew("job", lease_id, token, ns(30)))
+        assert isinstance(outcome, Unknown)
+        standby("")
+
+
 def test_a_renewal_that_may_not_be_replicated_is_unknown(
     primary: PostgresServer, store: Store, standby: Callable[[str], None]
 ) -> None:

@@ -6,12 +6,18 @@
 -- closed: [2,by,token,remaining,position,refused,closed].
 
 -- Whatever the session's default: a grant or renewal that a crash takes back would let two hold it. A release may be lost.
+-- That a wait for a synchronous standby was cancelled is told by a warning alone, so the client has to get it.
 CREATE OR REPLACE FUNCTION commit_as(lax boolean) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF lax THEN
         PERFORM set_config('synchronous_commit', 'off', true);
-    ELSIF current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') THEN
+        RETURN;
+    END IF;
+    IF current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') THEN
         PERFORM set_config('synchronous_commit', 'on', true);
+    END IF;
+    IF current_setting('client_min_messages') = 'error' THEN
+        PERFORM set_config('client_min_messages', 'warning', true);
     END IF;
 END $$;
 
