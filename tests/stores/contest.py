@@ -119,11 +119,14 @@ class Contest:
         assert self._waiting.is_alive()
 
     def is_lost_in_time(self) -> Lease:
-        """The holder had stopped, and was told, while the servers still kept the resource for it; then the rival got it."""
+        """The holder had stopped before the rival got it, and was told."""
         newer, began_ns = self._waiting.result(PATIENCE)
         assert self.lease.state is State.LOST
         assert 0 < self.believed_ns < began_ns, "two holders at once"
-        assert 0 < self.told_ns < self.there_ns < began_ns, "told after the servers had freed it"
+        assert 0 < self.there_ns < began_ns
+        until(
+            lambda: self.told_ns > 0, "the word to the holder", PATIENCE
+        )  # its thread may get no processor for a while
         return self._newer(newer)
 
     def is_handed_over(self) -> Lease:
