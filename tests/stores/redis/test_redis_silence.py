@@ -14,6 +14,11 @@ from lessor import AsyncClient, StoreUnavailable
 from lessor.core.clock import SECOND
 from lessor.core.ops import Acquire, Event, Granted, Unknown
 from lessor.runtime.clock import SYSTEM
+from lessor.stores.hosts import Node
+from lessor.stores.limit import Limit
+from lessor.stores.redis.address import Login
+from lessor.stores.redis.wire import Wire
+from lessor.testing.clock import FakeClock
 from lessor.testing.conformance.base import PATIENCE, taken, until
 from tests.crossprocess.stalls import Stalls
 from tests.servers.tunnel import SlowTunnel, TornTunnel
@@ -36,6 +41,16 @@ def silent() -> Iterator[socket.socket]:
     """Return a socket that is connected to by the kernel alone."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         yield listening
+
+
+def test_nothing_is_connected_to_when_the_time_is_over(silent: socket.socket) -> None:
+    """Another step has taken all of it, such as a wait for a connection, or a Sentinel that was asked."""
+    clock = FakeClock()
+    limit = Limit(clock, TIMEOUT)
+    limit.left()
+    clock.advance(SECOND)
+    with pytest.raises(StoreUnavailable, match="can't be reached within"):
+        Wire(Node("127.0.0.1", silent.getsockname()[1]), Login(tls=False, settings={}), limit)
 
 
 @pytest.mark.parametrize(

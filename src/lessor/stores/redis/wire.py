@@ -82,6 +82,9 @@ class Wire:
         self.node = node
         try:
             timeout = limit.left()
+        except TimeoutError:
+            raise _late(node, limit) from None
+        try:
             self._connection = kind(
                 host=node.host,
                 port=node.port,
@@ -99,7 +102,7 @@ class Wire:
             if self._connection.shaking_hands:
                 silent = TimeoutError(f"no answer within {limit.seconds:g} s")
                 raise StoreUnavailable("redis", f"{node} {no_handshake(silent)}") from None
-            raise StoreUnavailable("redis", f"{node} can't be reached within {limit.seconds:g} s") from None
+            raise _late(node, limit) from None
         except redis.ConnectionError as error:
             if self._connection.shaking_hands and isinstance(error.__context__, OSError):
                 raise StoreUnavailable("redis", f"{node} {no_handshake(error.__context__)}") from None
@@ -219,6 +222,10 @@ class Wire:
         if not data:
             raise ConnectionResetError("the server closed the connection")
         return data
+
+
+def _late(node: Node, limit: Limit) -> StoreUnavailable:
+    return StoreUnavailable("redis", f"{node} can't be reached within {limit.seconds:g} s")
 
 
 def _unreachable(error: redis.ConnectionError, node: Node) -> LessorError:
