@@ -203,7 +203,7 @@ def handover(tenure: Tenure, guarantees: Guarantees, to: str, state: bytes, with
         raise ConfigError("a lease is handed over to a holder's name")
     reserve_ns = positive_ns(within, "the time to come in", most=LONGEST_RESERVATION_NS)
     text = encode_state(state, limit=guarantees.max_metadata)
-    return Release(tenure.resource, tenure.id, heir, state=text, reserve_ns=reserve_ns)
+    return tenure._release._replace(successor=heir, state=text, reserve_ns=reserve_ns)
 
 
 def check_holder(holder: Any) -> str | None:

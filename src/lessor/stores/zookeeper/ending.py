@@ -58,7 +58,7 @@ TOMBSTONE_VERSION = 8
 def release(desk: Desk, op: Release, start: int, give_up: int) -> Generator[list[Any], list[Any], ReleaseOutcome]:
     """Carry it out."""
     holding = desk.ledger.by_id.get(op.lease_id)
-    if holding is not None and holding.alive(start) and not op.abandon:
+    if holding is not None and holding.alive(start) and (not op.abandon or _stays_closed(op, holding, start)):
         outcome = yield from _let_go(desk, op, holding, start)
         if outcome is not None:
             return outcome  # type: ignore[no-any-return]
@@ -70,6 +70,11 @@ def release(desk: Desk, op: Release, start: int, give_up: int) -> Generator[list
         if outcome is not None:
             desk.doubts.pop(op.lease_id, None)
             return outcome  # type: ignore[no-any-return]
+
+
+def _stays_closed(op: Release, holding: Holding, start: int) -> bool:
+    """Whether the resource isn't free at once. So long its id stays, at which a request fails that is still on its way."""
+    return op.successor is not None or start < holding.granted_ns + holding.hold_at_least_ns
 
 
 def is_simple(holding: Holding, op: Release, start: int) -> bool:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lessor.core.ops import Acquire, Granted, Held, Notice, Release, Released, Summons
+from lessor.core.ops import Acquire, Granted, Held, Loss, Lost, Notice, Release, Released, Summons
 from lessor.errors import LeaseLost, StoreUnavailable
 from lessor.runtime.clock import SYSTEM
 from lessor.stores.base import Capability
@@ -236,6 +236,20 @@ class Handover(Case):
         assert not lease.held
         until(lambda: store.read(["job"], timeout=PATIENCE) == [None], "the handover")
         assert isinstance(ask(store, "other"), Held)
+        granted = ask(store, "heir")
+        assert isinstance(granted, Granted)
+        assert granted.state
+
+    def test_a_copy_of_a_request_that_is_still_on_its_way_grants_nothing_after_the_handover(
+        self, faulty: FaultyStore, faulty_face: Face, store: Store
+    ) -> None:
+        """The first request had no answer, and the second one was granted."""
+        require(store, Capability.HANDOVER)
+        faulty.matching = lambda op: isinstance(op, Acquire)
+        faulty.lost_requests = 1
+        lease = faulty_face.acquire("job", ttl=30, wait=0)
+        assert faulty_face.hand_over(lease, "heir", b"state", within=30)
+        assert take(store, "job", 30, lease.id) == Lost(Loss.RELEASED)
         granted = ask(store, "heir")
         assert isinstance(granted, Granted)
         assert granted.state

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lessor.client.sync import Client
-from lessor.core.ops import Acquire, Granted, Loss, Lost, Release, Renew, Unknown
+from lessor.core.lease import Closed
+from lessor.core.ops import Acquire, Granted, Held, Loss, Lost, Release, Renew, Unknown
 from lessor.errors import LeaseHeld, StoreUnavailable
 from lessor.runtime.clock import SYSTEM
 from lessor.testing.conformance.base import PATIENCE, Case, Thread, new_id, ns, pass_time, take, taken, until
@@ -80,6 +81,19 @@ class Silence(Case):
         faulty.lost_requests = 1
         lease = faulty_face.acquire("job", ttl=30, wait=0)
         assert faulty_face.release(lease)
+        assert take(store, "job", 30, lease.id) == Lost(Loss.RELEASED)
+
+    def test_a_copy_of_a_request_that_is_still_on_its_way_does_not_shorten_the_minimum_hold(
+        self, faulty: FaultyStore, faulty_face: Face, store: Store
+    ) -> None:
+        """The first request had no answer, and the second one was granted."""
+        faulty.matching = lambda op: isinstance(op, Acquire)
+        faulty.lost_requests = 1
+        lease = faulty_face.acquire("job", ttl=30, wait=0, hold_at_least=20)
+        assert faulty_face.release(lease)
+        held = take(store, "job", 30)
+        assert isinstance(held, Held)
+        assert held.closed is Closed.HOLD_AT_LEAST
         assert take(store, "job", 30, lease.id) == Lost(Loss.RELEASED)
 
     def test_a_copy_of_a_request_that_is_still_on_its_way_grants_nothing_after_a_refusal(
