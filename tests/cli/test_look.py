@@ -206,6 +206,12 @@ def test_a_full_disk_is_told_in_one_line(cli: Cli, words: list[str]) -> None:
     assert (code, err) == (74, "lessor: the output can't be written: No space left on device\n")
 
 
+def test_a_full_disk_changes_no_exit_code_of_a_command_that_writes_nothing(cli: Cli) -> None:
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        code, _, err = finish(cli.start("run", "x", "--", "true", stdout=full))
+    assert (code, err) == (0, "")
+
+
 def test_a_full_disk_for_messages_changes_no_exit_code(cli: Cli) -> None:
     with open("/dev/full", "w", encoding="utf-8") as full:
         assert finish(cli.start("shwo", stderr=full))[0] == 64

@@ -56,7 +56,8 @@ class Screen:
     def write(self, text: str) -> None:
         """Print text. Raises `OutputError` on a full disk, and `BrokenPipeError` when nobody reads any more."""
         try:
-            self._stream.write(text)
+            if text:  # an empty write fails on a full disk, although nothing is lost
+                self._stream.write(text)
             self._stream.flush()
         except BrokenPipeError:
             raise

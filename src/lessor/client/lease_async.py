@@ -28,7 +28,7 @@ from lessor.runtime.under import Under
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from types import TracebackType
-    from typing import Any, Self
+    from typing import Any, Literal, Self
 
     from lessor.client.options import Terms
     from lessor.core.claim import Take
@@ -45,6 +45,15 @@ class LossEvent(asyncio.Event):
     def __init__(self, lease: AsyncLease) -> None:
         super().__init__()
         self.lease = lease
+
+    async def wait(self) -> Literal[True]:
+        """Wait for the loss. An event loop refers to its tasks weakly; the engine, which sets this event, keeps the task."""
+        kept, task = self.lease._engine.waiting, asyncio.current_task()
+        kept.add(task)
+        try:
+            return await super().wait()
+        finally:
+            kept.discard(task)
 
 
 class AsyncLease(Tenure):

@@ -79,6 +79,8 @@ class Engine:
         """What is held, by lease id. Weakly: a lease lasts no longer than the program has it."""
         self.listened: set[Tenure] = set()
         """Leases with callbacks, which are kept for these: also where the program keeps no other reference."""
+        self.waiting: set[object] = set()
+        """Tasks that wait for the loss of a lease."""
         self.watches: set[Watch] = set()
         self.places: weakref.WeakValueDictionary[int, Queued] = weakref.WeakValueDictionary()
         """The places in queues that somebody has; one that nobody has any more runs out by itself."""
@@ -253,6 +255,7 @@ class Engine:
         self.generation += 1
         self.held = {}
         self.listened = set()
+        self.waiting = set()
         self.watches = set()
         self._reopening = threading.Lock()
         self.forked = not self.closed

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from lessor.core.holder import Over, State
 from lessor.core.ops import Loss
 from lessor.errors import ConfigError
+from lessor.runtime.blocks import Exit
 
 if TYPE_CHECKING:
     import threading
@@ -58,7 +59,9 @@ class Visited:
 
     def _occupy(self, block: object) -> None:
         """Enter its own ``with``: a second one would give it back under the first."""
-        visit = Visit.of(block, self._holding, self._engine.keeper.deserted.append, own=True)
+        # Where it is entered by hand there is no block, and what it was entered through may be dropped before the lease.
+        lasting = block if isinstance(block, Exit) else self
+        visit = Visit.of(lasting, self._holding, self._engine.keeper.deserted.append, own=True)
         with self._lock:
             if self._own_visit is not None:
                 raise ConfigError("this lease is, or was, in a 'with' already: use again(), or acquire another")
