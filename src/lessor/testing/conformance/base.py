@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pytest
 
 from lessor.core.ops import Acquire, Granted
+from lessor.core.timing import Timing
 from lessor.runtime.clock import SYSTEM
 from lessor.testing.faces import FACES, SyncFace
 from lessor.testing.faults import FaultyStore
@@ -95,6 +96,11 @@ def require(store: Store, capability: Capability) -> None:
     """Skip the case where the store doesn't promise what it is about."""
     if capability not in store.guarantees.capabilities:
         pytest.skip(f"{store.guarantees.store} doesn't declare {capability.name}")
+
+
+def busily(store: Store) -> Timing:
+    """Return the timing of a lease that no load can lose, and that is renewed several times a second all the same."""
+    return Timing.of(60, renew_every=0.3, drift=store.guarantees.drift)
 
 
 def new_id() -> str:

@@ -15,7 +15,7 @@ from lessor.client.sync import Client
 from lessor.core.holder import State
 from lessor.core.ops import Acquire, Lost, Release, Renew
 from lessor.errors import LeaseLost, StoreUnavailable
-from lessor.testing.conformance.base import PATIENCE, Case, Thread, new_id, take, until
+from lessor.testing.conformance.base import PATIENCE, Case, Thread, busily, new_id, take, until
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -166,11 +166,11 @@ class Cancellation(Case):
         asyncio.run(scenario())
         assert ended == ["revoked"]
 
-    def test_an_async_body_that_blocks_its_loop_keeps_its_lease(self, lab: Harness, faulty: FaultyStore) -> None:
+    def test_an_async_body_that_blocks_its_loop_keeps_its_lease(self, faulty: FaultyStore) -> None:
         """A thread renews: a busy event loop can't starve it."""
 
         async def scenario() -> None:
-            async with AsyncClient(faulty) as client, client.acquire("job", ttl=lab.steady) as lease:
+            async with AsyncClient(faulty) as client, client.acquire("job", ttl=busily(faulty)) as lease:
                 until(lambda: sum(isinstance(op, Renew) for ops in list(faulty.calls) for op in ops) > 2, "renewals")
                 lease.check()
 

@@ -10,7 +10,7 @@ from lessor.core.holder import State
 from lessor.core.ops import Loss, Lost, Release, Renew, Renewed
 from lessor.errors import LeaseLost
 from lessor.runtime.clock import SYSTEM
-from lessor.testing.conformance.base import PATIENCE, Case, new_id, ns, pass_time, taken, until
+from lessor.testing.conformance.base import PATIENCE, Case, busily, new_id, ns, pass_time, taken, until
 
 if TYPE_CHECKING:
     from lessor.stores.base import Store
@@ -128,9 +128,9 @@ class Renewing(Case):
         with pytest.raises(LeaseLost):
             lease.check()
 
-    def test_one_lost_reply_loses_nothing(self, faulty: FaultyStore, faulty_face: Face, lab: Harness) -> None:
+    def test_one_lost_reply_loses_nothing(self, faulty: FaultyStore, faulty_face: Face) -> None:
         told: list[str] = []
-        lease = faulty_face.acquire("job", ttl=lab.steady)
+        lease = faulty_face.acquire("job", ttl=busily(faulty))
         lease.on_jeopardy(lambda _: told.append("jeopardy"))
         lease.on_lost(lambda _: told.append("lost"))
         faulty.matching = lambda op: isinstance(op, Renew)
