@@ -44,7 +44,7 @@ variants: $(READY) ## all cases on other deployments of the stores: Sentinel, Cl
 	@tests/install-packages
 	@$(BIN)/python -m tests.run variants $(ARGS)
 
-proof: $(READY)  ## the long proofs in full: twenty times as many examples and interleavings as in 'test'
+proof: $(READY)  ## the long proofs in full: fifty times as many examples and interleavings as in 'test'
 	@tests/install-packages
 	@$(BIN)/python -m tests.run proof $(ARGS)
 

@@ -1,10 +1,10 @@
-"""How much of a long proof a run does: ``make test`` a twentieth, ``make proof`` all of it (``LESSOR_SCALE=1``)."""
+"""How much of a long proof a run does: ``make test`` a fiftieth, ``make proof`` all of it (``LESSOR_SCALE=1``)."""
 
 from __future__ import annotations
 
 import os
 
-SCALE = float(os.environ.get("LESSOR_SCALE", "0.05"))
+SCALE = float(os.environ.get("LESSOR_SCALE", "0.02"))
 
 
 def scaled(full: int) -> int:

@@ -372,4 +372,4 @@ class RulesMachine(RuleBasedStateMachine):
 
 
 TestRules = RulesMachine.TestCase
-TestRules.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
+TestRules.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)

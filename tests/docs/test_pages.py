@@ -34,7 +34,9 @@ def carry_out(command: list[str], folder: Path) -> None:
         "XDG_STATE_HOME": str(folder),
         "LANG": "C.UTF-8",
     }
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
     assert done.returncode == 0, f"{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
 
 

@@ -175,6 +175,7 @@ def test_a_node_whose_clock_was_a_month_ahead_when_it_crashed_costs_nobody_anyth
         assert "days ahead" in node.log()
 
 
+@pytest.mark.long
 def test_a_lease_outlives_one_node_after_another_though_somebody_waits() -> None:
     """The first one that crashed is handed the lease again, whatever number whoever waits has led it to."""
     with paxos_cluster(3, "--max-ttl", "6s") as cluster, Client(cluster.url) as holder:

@@ -63,6 +63,7 @@ class Rivals:
         self._thread.join(PATIENCE)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["killed", "shut down"])
 def test_a_session_survives_the_restart_of_one_node_after_the_other(cluster: PaxosCluster, how: str) -> None:
     """Each comes back without what rides on the session, or with another incarnation, and is handed it again."""
@@ -161,7 +162,7 @@ def test_what_is_to_end_is_not_renewed_and_then_given_to_another() -> None:
             address = store._address
             with contextlib.closing(connect(address.nodes[2], address.secret, address.context, 5)) as link:
                 ask(link, frames.Ask(1, [frames.ITEMS[End](End(Revoke(f"{store._space}x")))]), 5)  # at one node alone
-            until(lambda: lease.ending is not None, "the word that it ends", 10)
+            until(lambda: lease.ending is not None, "the word that it ends")
             a.go_on()
             with contextlib.suppress(LeaseLost, StoreUnavailable):
                 lease.renew()
