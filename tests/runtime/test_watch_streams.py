@@ -47,7 +47,8 @@ def test_an_async_for_that_is_cancelled_loses_no_event(url: str, other: Client) 
     async def main() -> None:
         async with AsyncClient(url) as client, asyncio.timeout(PATIENCE), client.watch() as stream:
             waiting = asyncio.ensure_future(anext(stream))
-            while not stream._watch._polling.locked():  # noqa: ASYNC110 - a bounded look
+            while stream._watch._polling.acquire(blocking=False):
+                stream._watch._polling.release()
                 await asyncio.sleep(0.001)
             waiting.cancel()
             with pytest.raises(asyncio.CancelledError):

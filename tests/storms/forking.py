@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import signal
+import tempfile
 import traceback
 import warnings
 from typing import TYPE_CHECKING
@@ -13,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-ENDED = "it hung, and was killed"
-LONGEST = 5
+HUNG = "it hung, and was killed"
+LONGEST = 60
 """Seconds after which a child that doesn't end by itself is killed, and counts as one that hangs."""
 
 
@@ -24,6 +26,7 @@ class Twins:
     def __init__(self) -> None:
         self.pid = -1
         self._reader, self._writer = os.pipe()
+        self._stack = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `told`
 
     @property
     def in_child(self) -> bool:
@@ -37,6 +40,7 @@ class Twins:
         self.pid = pid
         if pid == 0:
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            faulthandler.register(signal.SIGALRM, file=self._stack, all_threads=False, chain=True)
             signal.setitimer(signal.ITIMER_REAL, LONGEST)
 
     def run(self, work: Callable[[], Any]) -> Any:
@@ -56,10 +60,12 @@ class Twins:
         os.close(self._writer)
         with os.fdopen(self._reader, "rb") as file:
             text = file.read() if self.pid > 0 else b""
-        if self.pid > 0:
+        with self._stack:
+            if self.pid <= 0:
+                return {}
             os.waitpid(self.pid, 0)
-            return json.loads(text) if text else {"error": ENDED}
-        return {}
+            self._stack.seek(0)
+            return json.loads(text) if text else {"error": HUNG, "text": self._stack.read().decode()}
 
     def _tell(self, what: dict[str, Any]) -> None:
         os.write(self._writer, json.dumps(what).encode())

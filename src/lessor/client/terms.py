@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING
 
 from lessor.core.claim import Claim
 from lessor.core.ops import Acquire, Loss, Release
 from lessor.core.timing import to_ns
-from lessor.errors import ConfigError, InvalidResource
+from lessor.errors import ConfigError, InvalidResource, LeaseLost
 from lessor.runtime.engine import forked_error
 
 if TYPE_CHECKING:
@@ -144,6 +145,9 @@ def start_over(engine: Engine, claim: Claim) -> None:
 def drop_claim(engine: Engine, claim: Claim) -> None:
     """Leave nothing of an attempt behind that failed, was cancelled, timed out or was interrupted."""
     if claim.generation != engine.generation:
+        error = sys.exception()
+        if isinstance(error, Exception) and not isinstance(error, LeaseLost):
+            raise forked_error(claim.op.resource) from error  # whatever it has come upon in the parent's remains
         return  # it is the parent's, which goes on with it
     engine.waiters.leave(claim.op.lease_id)
     tenure = engine.lease(claim.op.lease_id)

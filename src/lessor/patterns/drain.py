@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lessor.core.timing import to_ns
 from lessor.errors import ConfigError, Draining, StillWorking
+from lessor.stores.locks import open_in_child
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +27,7 @@ class Intake:
     """What work is in flight, and whether more is taken. Thread-safe."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._closed = False
         self._waiting: list[Callable[[], object]] = []
         self._visits: set[object] = set()
@@ -58,7 +59,7 @@ class Intake:
 
     def fork(self) -> None:
         """In a forked child: what is in flight is the parent's, as are those who wait, and whoever has the lock."""
-        self._lock = threading.Lock()
+        open_in_child(self._lock)
         self._waiting = []
         self._visits = set()
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from lessor.core.clock import SECOND
 from lessor.core.schedule import Schedule
 from lessor.runtime.log import log
+from lessor.stores.locks import new_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,7 +55,7 @@ class Agenda(Generic[K]):
         self._schedule: Schedule[K] = Schedule()
         self._new: dict[K, int] = {}
         self._gone: list[K] = []
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._condition = host.condition(self._lock)
         self._wake_at = NEVER
         self._thread: object = None

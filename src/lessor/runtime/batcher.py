@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from typing import TYPE_CHECKING, TypeAlias
 
 from lessor.core.ops import Unknown
 from lessor.errors import StoreUnavailable
 from lessor.runtime.log import log
+from lessor.stores.locks import new_lock
 from lessor.stores.scarcity import scarce
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Batcher:
         self._host = host
         self._clock = host.clock
         self._timeout = timeout
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._condition = host.condition(self._lock)
         self._jobs: list[Job] = []
         self._sent: list[Job] = []

@@ -5,11 +5,10 @@ Thousands of leases cost their holder what the few calls cost that renew them, a
 
 from __future__ import annotations
 
-import os
-import threading
 from typing import TYPE_CHECKING, Final
 
 from lessor.core.holder import State
+from lessor.stores.locks import new_lock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +23,7 @@ LOST: Final = State.LOST
 """By a name of its own, as in `core.holder`: it is asked for each lease at each renewal."""
 
 
-_moving = threading.Lock()
+_moving = new_lock()
 
 
 class Cohort:
@@ -70,11 +69,3 @@ def wanted(cohort: Cohort) -> bool:
     """Whether it may still have members, or orphans: one that had many is looked through when it comes up."""
     holdings = list(cohort.holdings.values())
     return len(holdings) > 1 or any(holding() is None for holding in holdings) or bool(cohort.members())
-
-
-def _after_fork() -> None:
-    global _moving  # noqa: PLW0603 - it may have been taken by a thread that doesn't exist in the child
-    _moving = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_after_fork)

@@ -6,7 +6,6 @@ import atexit
 import contextlib
 import os
 import queue
-import threading
 import weakref
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
@@ -22,10 +21,12 @@ from lessor.runtime.ids import Ids
 from lessor.runtime.keeper import Keeper
 from lessor.runtime.log import log
 from lessor.runtime.waiters import Waiters
+from lessor.stores.locks import new_lock
 from lessor.stores.registry import open_store
 from lessor.stores.scarcity import scarce
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable
 
     from lessor.core.timing import Timing
@@ -59,7 +60,7 @@ class Engine:
         self._holder = holder
         self.generation = 0
         """How often the process has forked since: what belongs to another generation is not ours."""
-        self._reopening = threading.Lock()
+        self._reopening = new_lock()
         self._open()
         _engines.add(self)
 
@@ -257,7 +258,6 @@ class Engine:
         self.listened = set()
         self.waiting = set()
         self.watches = set()
-        self._reopening = threading.Lock()
         self.forked = not self.closed
         if not isinstance(self.url, str):
             self.closed = True  # somebody else's connections: there is no telling how to make them anew
@@ -287,7 +287,7 @@ class Callbacks:
 
     def __init__(self) -> None:
         self._queue: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._thread: threading.Thread | None = None
 
     def run(self, callback: Callable[[], object]) -> None:

@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING, Protocol
 
 from lessor.runtime.clock import SYSTEM
+from lessor.stores.locks import new_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +29,7 @@ class Host(Protocol):
         """Start a thread that nobody waits for."""
         ...
 
-    def condition(self, lock: threading.Lock | None = None) -> threading.Condition:
+    def condition(self, lock: threading.RLock | None = None) -> threading.Condition:
         """Return something that threads can wait for."""
         ...
 
@@ -45,6 +46,28 @@ class Host(Protocol):
         ...
 
 
+class Background(threading.Thread):
+    """A daemon thread. `start` doesn't wait for it to run.
+
+    An interrupt in that wait leaves the standard library's condition unlocked, and comes out as a RuntimeError. After a
+    fork in that wait, by a signal handler, the child would wait forever.
+    """
+
+    def __init__(self, run: Callable[[], None], name: str) -> None:
+        super().__init__(target=run, name=name, daemon=True)
+        self._started = self._running = _Unawaited()
+
+    def join(self, timeout: float | None = None) -> None:
+        """Wait for its end; it may not have begun yet."""
+        threading.Event.wait(self._running, timeout)
+        super().join(timeout)
+
+
+class _Unawaited(threading.Event):
+    def wait(self, timeout: float | None = None) -> bool:  # noqa: ARG002
+        return self.is_set()
+
+
 class ThisHost:
     """The real one."""
 
@@ -52,13 +75,13 @@ class ThisHost:
 
     def start(self, run: Callable[[], None], name: str) -> threading.Thread:
         """Start a daemon thread. Where that fails, nothing is remembered of it, so the next one to need it tries again."""
-        thread = threading.Thread(target=run, name=name, daemon=True)
+        thread = Background(run, name)
         thread.start()
         return thread
 
-    def condition(self, lock: threading.Lock | None = None) -> threading.Condition:
+    def condition(self, lock: threading.RLock | None = None) -> threading.Condition:
         """Return an ordinary condition."""
-        return threading.Condition(lock)
+        return threading.Condition(lock or new_lock())
 
     def sleep(self, seconds: float) -> None:
         """Sleep."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from lessor.core.clock import SECOND
 from lessor.runtime.log import log
 from lessor.stores.base import Interruptible
+from lessor.stores.locks import new_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,7 +74,7 @@ class Listener:
         """What calls the one that reads away, where the store can."""
         self._clock = host.clock
         self._take = take
-        self._reading = threading.Lock()
+        self._reading = new_lock()
         self._turn = host.condition()
         self._reader: object = None
         """Who reads, or is about to: this for the thread of its own, else the bell of one that waits."""
@@ -82,9 +83,7 @@ class Listener:
         self._lingers = False
         """Whether the thread of its own looks for itself whether it is to read."""
         self._others: dict[Bell, None] = {}
-        self._in_charge = 0
-        """The thread that has ``_reading``."""
-        self._closed = self._broken = self._abandoned = False
+        self._closed = self._broken = False
 
     def start(self) -> None:
         """Start the thread of its own. Whatever happens meanwhile, ``close`` ends it."""
@@ -125,12 +124,9 @@ class Listener:
 
     def abandon(self) -> None:
         """In a forked child: let the thread go on that waits here, and would wait for threads that don't exist."""
-        self._closed = self._abandoned = True
-        if self._in_charge != threading.get_ident():
-            with contextlib.suppress(RuntimeError):  # nobody has it
-                self._reading.release()  # also to the one that waits for it this very moment, below a signal handler
-        if not self._turn._is_owned():  # type: ignore[attr-defined]
-            self._turn._at_fork_reinit()  # type: ignore[attr-defined]
+        self._closed = True
+        with contextlib.suppress(OSError):
+            self.disturb()
 
     def _takes_over(self, bell: Bell) -> bool:
         """Whether the thread with this bell is the one to read."""
@@ -179,27 +175,16 @@ class Listener:
                     self._reader = None
 
     def _read(self, seconds: float, bell: Bell | None = None) -> None:
-        try:
-            with self._reading:
-                self._in_charge = threading.get_ident()
-                try:
-                    self._read_in_turn(seconds, bell)
-                finally:
-                    self._in_charge = 0
-        except RuntimeError:
-            if not self._abandoned:
-                raise  # else the lock was opened by ``abandon``
-
-    def _read_in_turn(self, seconds: float, bell: Bell | None) -> None:
-        if bell is None and self._reader is not self:
-            return  # called away before we began: the interruption is spent
-        if bell is not None and bell.called:
-            return  # by the reader before us, with the last that it read: nobody would wake us
-        try:
-            news = self._subscription.get(seconds)
-        except Exception:  # noqa: BLE001 - whatever it was, the waiters come by themselves
-            self._broken = True
-            log().exception("lost the store's calls; waiters come at the known times instead")
-            return
-        if news:
-            self._take(news)  # before anybody else reads, and waits for what has come
+        with self._reading:
+            if bell is None and self._reader is not self:
+                return  # called away before we began: the interruption is spent
+            if bell is not None and bell.called:
+                return  # by the reader before us, with the last that it read: nobody would wake us
+            try:
+                news = self._subscription.get(seconds)
+            except Exception:  # noqa: BLE001 - whatever it was, the waiters come by themselves
+                self._broken = True
+                log().exception("lost the store's calls; waiters come at the known times instead")
+                return
+            if news:
+                self._take(news)  # before anybody else reads, and waits for what has come

@@ -5,7 +5,7 @@ It can't stop work that doesn't ask: call ``check()`` where it matters, and guar
 
 from __future__ import annotations
 
-import threading
+from threading import RLock
 from typing import TYPE_CHECKING, Final
 
 from lessor.core import holder as machine
@@ -16,6 +16,7 @@ from lessor.core.schedule import Latency, renew_at, retry_at
 from lessor.core.timing import Renewal, to_ns
 from lessor.errors import ConfigError, LeaseLost
 from lessor.runtime.visits import Visited
+from lessor.stores.locks import open_in_child
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,7 +99,7 @@ class Tenure(Visited):
         self.token = token
         self._sent_ns = sent_ns
         self._owner = owner
-        self._lock = threading.Lock()
+        self._lock = RLock()
         if max_hold_ns is not None:
             self._hold_until_ns = sent_ns + max_hold_ns
             self._final = op.ttl_ns >= max_hold_ns
@@ -310,7 +311,7 @@ class Tenure(Visited):
 
     def _fork(self) -> None:
         """In a forked child: it is the parent's, not ours."""
-        self._lock = threading.Lock()  # it may have been taken by a thread that doesn't exist here
+        open_in_child(self._lock)
         if self._intake is not None:
             self._intake.fork()
         self._listeners = None

@@ -43,7 +43,7 @@ class Visit(weakref.ref[Any]):
 class Visited:
     """Mixed into a lease."""
 
-    _lock: threading.Lock
+    _lock: threading.RLock
     _engine: Engine
     _belief: Holder
     _holding: Holding

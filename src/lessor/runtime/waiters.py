@@ -5,7 +5,6 @@ Where the store can't push, or the call goes astray, nothing is lost: a waiter k
 
 from __future__ import annotations
 
-import threading
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ from lessor.core.ops import Notice, Summons
 from lessor.errors import LessorError
 from lessor.runtime.listener import Bell, Listener
 from lessor.runtime.log import log
+from lessor.stores.locks import new_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,8 +30,8 @@ class Waiters:
         self._store = store
         self._host = host
         self._on_revoked = on_revoked
-        self._lock = threading.Lock()
-        self._starting = threading.Lock()
+        self._lock = new_lock()
+        self._starting = new_lock()
         self._gone = host.condition()
         self._bells: dict[str, Callable[[], object] | bool] = {}
         self._waiting: dict[str, Bell] = {}
@@ -133,8 +133,9 @@ class Waiters:
         """In a forked child: let whatever waited in the parent go on, and find out."""
         if self._listener is not None:
             self._listener.abandon()
-        for bell in list(self._waiting.values()):
-            bell.ring()
+        for bell in [*(one.ring for one in self._waiting.values()), *self._bells.values()]:
+            if callable(bell):
+                bell()
 
     def see_off(self, seconds: float) -> None:
         """Wait, but not for longer, until all have gone."""

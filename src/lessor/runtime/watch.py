@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ from lessor.core.clock import SECOND
 from lessor.core.ops import Event
 from lessor.core.watching import Watching
 from lessor.errors import LessorError
+from lessor.stores.locks import new_lock
 
 if TYPE_CHECKING:
     from typing import Self
@@ -39,7 +39,7 @@ class Watch:
         self._watching = Watching()
         self._ready: deque[Event] = deque()
         self.opened = self._closed = False
-        self._polling = threading.Lock()
+        self._polling = new_lock()
         self._subscription: Subscription | None = None
 
     def open(self) -> Self:

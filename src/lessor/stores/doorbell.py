@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import threading
 from typing import TYPE_CHECKING
 
 from lessor.stores.descriptors import closed, keep_from_children
+from lessor.stores.locks import new_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +20,7 @@ class Doorbell:
     def __init__(self, on_end: Callable[[], None] | None = None) -> None:
         self._on_end = on_end
         """What else to do at the end, when nobody waits any more."""
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._heard, self._button = os.pipe()
         keep_from_children(self, self._heard, self._button)
         os.set_blocking(self._heard, False)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from lessor.core.clock import SECOND
 from lessor.core.ops import Renew, Unknown
 from lessor.errors import StoreUnavailable
+from lessor.stores.locks import new_lock, open_gate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -49,8 +50,8 @@ class Caller:
         self._gate.acquire()
 
     def call(self) -> None:
-        """Let it go on; once."""
-        self._gate.release()
+        """Let it go on."""
+        open_gate(self._gate)
 
     def is_called(self, seconds: float) -> bool:
         """Wait for that."""
@@ -64,14 +65,18 @@ class Gathering:
         self._store = store
         self._carry_out = carry_out
         self._clock = clock
+        self._lock = new_lock()
+        self._waiting: list[Caller] = []
+        self._under_way: weakref.WeakSet[Caller] = weakref.WeakSet()
         self.forget()
         _all.add(self)
 
     def forget(self) -> None:
         """Know of nobody: at the start, and in a forked child, where those threads are not."""
-        self._lock = threading.Lock()
-        self._waiting: list[Caller] = []
-        self._under_way: weakref.WeakSet[Caller] = weakref.WeakSet()
+        for caller in [*self._waiting, *self._under_way, *(one for c in self._under_way for one in c.party or ())]:
+            caller.call()
+        self._waiting = []
+        self._under_way = weakref.WeakSet()
         self._crowd = 0
         """How many went together the last time."""
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import queue
-import threading
 from typing import TYPE_CHECKING
 
 from lessor.core import rules
@@ -16,6 +15,7 @@ from lessor.core.ops import Notice, Unknown
 from lessor.core.timing import UNSLEWED_DRIFT
 from lessor.errors import ConfigError
 from lessor.stores.base import Capability, Guarantees
+from lessor.stores.locks import new_lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -35,7 +35,7 @@ class MemoryTable:
     """The leases of one name and namespace, shared by all stores of this process that name it."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = new_lock()
         self.entries: dict[str, Entry] = {}
         self.subscriptions: dict[str, MemorySubscription] = {}
         self.floor = 0

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from lessor.core.clock import SECOND
 from lessor.errors import StoreUnavailable
+from lessor.stores.locks import new_lock, open_gate
 
 if TYPE_CHECKING:
     from lessor.stores.limit import Limit
@@ -64,7 +65,7 @@ class Waiter(Generic[W]):
     def give(self, what: W | Slot | None) -> None:
         """Let it go on; once."""
         self.got = what
-        self._gate.release()
+        open_gate(self._gate)
 
     def is_served(self, seconds: float) -> bool:
         """Wait for that."""
@@ -78,14 +79,16 @@ class Pool(Generic[W]):
         self._store = store
         self._place = place
         self._closed = False
+        self._lock = new_lock()
+        self._queue: deque[weakref.ref[Waiter[W]]] = deque()
         self.forget()
         _all.add(self)
 
     def forget(self) -> None:
         """Have no connections: at the start, and in a forked child, where those that there are belong to the parent."""
+        while (waiter := self._next()) is not None:
+            waiter.give(None)
         self._idle: list[W] = []
-        self._lock = threading.Lock()
-        self._queue: deque[weakref.ref[Waiter[W]]] = deque()
         self._slots: weakref.WeakSet[Slot] = weakref.WeakSet()
         self._full = False
 
@@ -172,7 +175,7 @@ class Pool(Generic[W]):
             self._leave(waiter)
         if got is None:
             self._require_open()
-            raise AssertionError("it is closed")
+            raise StoreUnavailable(self._store, "the process was forked meanwhile")
         return got
 
     def _leave(self, waiter: Waiter[W]) -> None:

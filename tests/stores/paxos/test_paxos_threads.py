@@ -24,6 +24,7 @@ from tests.stores.interrupting import interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from typing import Any
 
     from lessor.stores.base import Store
 
@@ -203,13 +204,13 @@ class Guarded(Ballots):
 
     __slots__ = ("lock",)
 
-    def __init__(self, acceptors: int, lock: threading.Lock) -> None:
+    def __init__(self, acceptors: int, lock: Any) -> None:
         super().__init__(acceptors)
         self.lock = lock
 
     def __getattribute__(self, name: str) -> object:
         if name != "lock":
-            assert self.lock.locked(), f"{name} without the lock"
+            assert self.lock._is_owned(), f"{name} without the lock"
         return super().__getattribute__(name)
 
 

@@ -154,7 +154,7 @@ def test_what_goes_wrong_with_a_further_connection_is_explained_too(
 ) -> None:
     """While a reader has the idle one, a writer opens another: that may fail as the first one may."""
 
-    def fail(_path: str, *, create: bool) -> sqlite3.Connection:
+    def fail(_path: str, _known: object, *, create: bool) -> sqlite3.Connection:
         raise sqlite3.OperationalError("unable to open database file")
 
     idle = store._idle.pop()

@@ -387,7 +387,7 @@ def test_a_real_fuse_mount_is_refused(tmp_path: Path, open_store: Callable[..., 
 def test_two_that_make_the_file_at_once_both_get_it(tmp_path: Path) -> None:
     """One is looked at while the other makes it: a look in several steps would take it for somebody else's."""
     path = str(tmp_path / "leases.db")
-    first, second = file.connect(path, create=True), file.connect(path, create=True)
+    first, second = file.connect(path, set(), create=True), file.connect(path, set(), create=True)
     tried: list[str] = []
 
     def overtake(statement: str) -> None:

@@ -98,7 +98,7 @@ class SimProcess:
         """Start a virtual thread."""
         return VirtualThread(self, run, name)
 
-    def condition(self, lock: threading.Lock | None = None) -> VirtualCondition:
+    def condition(self, lock: threading.RLock | None = None) -> VirtualCondition:
         """Return a condition in virtual time."""
         return VirtualCondition(self, lock)
 

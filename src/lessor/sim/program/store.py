@@ -122,7 +122,7 @@ class SimSubscription(MemorySubscription):
         super().__init__(table, process.entropy(8).hex(), prefix)
         table.subscriptions[self.address] = self
         self._process = process
-        self._condition = process.condition(threading.Lock())
+        self._condition = process.condition(threading.RLock())
         self._news: list[Event | Notice] = []
         self._interrupted = False
 

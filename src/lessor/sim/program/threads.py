@@ -170,7 +170,7 @@ def this_thread() -> VirtualThread:
 class VirtualCondition(threading.Condition):
     """A condition whose waits take virtual time, by the clock of the process."""
 
-    def __init__(self, process: SimProcess, lock: threading.Lock | None = None) -> None:
+    def __init__(self, process: SimProcess, lock: threading.RLock | None = None) -> None:
         super().__init__(lock)
         self._process = process
         self._parked: list[VirtualThread] = []

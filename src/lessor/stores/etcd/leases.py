@@ -7,12 +7,12 @@ meanwhile, so what nobody uses ends by itself; and who only tries, and fails, ne
 from __future__ import annotations
 
 import contextlib
-import threading
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lessor.core.clock import SECOND
 from lessor.errors import LessorError
 from lessor.stores.etcd.messages import LEASE, decode, number
+from lessor.stores.locks import new_lock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,7 +55,7 @@ class Leases:
 
     def forget(self) -> None:
         """Have none: at the start, and in a forked child, where they are the parent's."""
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._spare: dict[int, list[EtcdLease]] = {}
         self._notes: EtcdLease | None = None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import weakref
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -12,6 +11,7 @@ from lessor.errors import LessorError, StoreUnavailable
 from lessor.stores.etcd.messages import LOGIN, TRANSACTION, decode, inside
 from lessor.stores.etcd.trouble import Elsewhere, NotLoggedIn, silence
 from lessor.stores.etcd.wire import Wire
+from lessor.stores.locks import new_lock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +44,7 @@ class Members:
 
     def forget(self) -> None:
         """Have no connections: at the start, and in a forked child, where those that there are belong to the parent."""
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._first = 0
         self._idle: list[Wire] = []
         self._login = ""

@@ -17,6 +17,7 @@ from lessor.errors import LessorError, StoreUnavailable
 from lessor.stores.etcd.layout import KV, parse, past
 from lessor.stores.etcd.messages import WATCH, decode, inside, number
 from lessor.stores.etcd.trouble import NotLoggedIn, explain, silence
+from lessor.stores.locks import new_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,7 +60,7 @@ class EtcdSubscription:
         """From which revision on, for each range; 0: from now."""
         self._news: list[Event | Notice] = []
         self._closed = threading.Event()
-        self._in_use = threading.Lock()
+        self._in_use = new_lock()
         self._pause = FIRST_PAUSE
         self._heard_ns = self._asked_ns = 0
         self._wire: Wire | None = None

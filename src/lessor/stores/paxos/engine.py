@@ -21,6 +21,7 @@ from lessor.core.paxos.ballots import Ballots, majority
 from lessor.core.paxos.messages import Ack, Dropped, Nothing, Promised
 from lessor.core.paxos.steps import BackOff, Send
 from lessor.errors import ConfigError, LessorError, StoreUnavailable
+from lessor.stores.locks import new_lock
 from lessor.stores.paxos import frames
 from lessor.stores.paxos.calls import Call, Flight
 from lessor.stores.paxos.frames import ITEMS, encode
@@ -103,7 +104,7 @@ class Engine:
 
     def _start(self) -> None:
         self.nodes = [Node(place) for place in self.address.nodes]
-        self.lock = threading.Lock()
+        self.lock = new_lock()
         self._reached = threading.Condition(self.lock)
         self._arrivals: deque[Call] = deque()
         self._outbox: list[Entry] = []

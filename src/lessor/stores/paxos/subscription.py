@@ -16,6 +16,7 @@ from lessor.core.paxos.ballots import majority
 from lessor.core.paxos.merging import Pushes
 from lessor.core.paxos.messages import Push
 from lessor.stores.doorbell import Doorbell
+from lessor.stores.locks import new_lock
 from lessor.stores.paxos import frames
 from lessor.stores.paxos.link import answers, connect
 
@@ -61,7 +62,7 @@ class PaxosSubscription:
         self._sources = [Source(place) for place in address.nodes]
         self._pushes = Pushes(len(self._sources))
         self._majority = majority(len(self._sources))
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._closed = threading.Event()
         self._doorbell = Doorbell(self._let_go)
         self._tried = threading.Semaphore(0)

@@ -12,7 +12,11 @@ from lessor.stores.scarcity import no_descriptor, shortage
 from lessor.stores.sqlite.companions import discard
 
 if TYPE_CHECKING:
+    from collections.abc import MutableSet
+    from typing import Any
+
     from lessor.core.clock import Clock
+    from lessor.stores.sqlite.companions import Identity
 
 APPLICATION_ID = 0x4C535352  # "LSSR"
 SCHEMA_VERSION = 1
@@ -64,9 +68,23 @@ def check_folder(path: str) -> None:
         raise ConfigError(f"there is no folder {folder}{slashes}")
 
 
-def connect(path: str, *, create: bool) -> sqlite3.Connection:
+class Connection(sqlite3.Connection):
+    """A connection that is among those known from before it is opened: a signal handler may fork at any instruction."""
+
+    retired = False
+    """Whether it was closed before a fork, or because its log was deleted: its user goes on with another one."""
+    companions: tuple[Identity, Identity] = (None, None)
+    """What else it has open, besides the main file."""
+
+    def __init__(self, known: MutableSet[Connection], *args: Any, **options: Any) -> None:
+        known.add(self)
+        super().__init__(*args, **options)
+
+
+def connect(path: str, known: MutableSet[Connection], *, create: bool) -> Connection:
     """Open a connection with our settings: no waiting inside SQLite, whose busy handler is unfair."""
-    db = sqlite3.connect(
+    db = Connection(
+        known,
         f"file:{_uri_quote(path)}?mode={'rwc' if create else 'rw'}",
         uri=True,
         timeout=0,
@@ -137,6 +155,15 @@ def is_busy(error: sqlite3.Error) -> bool:
     return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
+def is_passing(error: sqlite3.Error, path: str) -> bool:
+    """Whether the file couldn't be opened although it may be, and not for want of a descriptor.
+
+    That is so where another connection removed the log, as the last one does, in the moment in which it was opened.
+    """
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return code == sqlite3.SQLITE_CANTOPEN and _may_open(path) and no_descriptor() is None
+
+
 def is_unreadable(error: sqlite3.Error) -> bool:
     """Whether SQLite can't make sense of what it reads: that is so, too, where an index has lost its log."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
@@ -168,9 +195,9 @@ def explain(error: sqlite3.Error, path: str) -> LessorError:
 
 def _may_open(path: str) -> bool:
     """Whether the permissions are such that the file can be opened: then what keeps us from it passes."""
-    companions = [name for name in (path, path + "-wal", path + "-shm") if os.path.lexists(name)]
     return os.access(os.path.dirname(path), os.W_OK | os.X_OK) and all(
-        os.access(name, os.R_OK | os.W_OK) for name in companions
+        os.access(name, os.R_OK | os.W_OK) or not os.path.lexists(name)  # in this order: it may go in between
+        for name in (path, path + "-wal", path + "-shm")
     )
 
 

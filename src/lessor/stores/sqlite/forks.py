@@ -15,6 +15,10 @@ from typing import Protocol
 class Pausing(Protocol):
     """A store that can do without connections for a moment."""
 
+    def step_back(self) -> None:
+        """Close what this very thread has in use."""
+        ...
+
     def pause(self) -> bool:
         """Wait for what is under way, and close all connections; False: that took too long."""
         ...
@@ -41,7 +45,10 @@ def stores() -> list[Pausing]:
 
 
 def _before() -> None:
-    _paused.extend(store for store in list(_stores) if store.pause())
+    stores = list(_stores)
+    for store in stores:  # first: another thread, whose turn is waited for below, may wait for our transaction
+        store.step_back()
+    _paused.extend(store for store in stores if store.pause())
 
 
 def _after() -> None:

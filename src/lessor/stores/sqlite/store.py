@@ -12,6 +12,7 @@ import os
 import random
 import sqlite3
 import time
+import weakref
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -108,7 +109,7 @@ class SqliteStore:
         clock.host_ns()  # what it needs to be read is there from now on
         self._turn = Turn(clock)
         self._idle: list[SqliteTable] = []
-        self._busy: set[SqliteTable] = set()
+        self._connections: weakref.WeakSet[file.Connection] = weakref.WeakSet()
         self._post = Post(self._path + "-wake")
         self._applied = 0
         self._collected_to = ""
@@ -118,12 +119,19 @@ class SqliteStore:
             Release: self._quick_release,
         }
         self._closed = False
+        self._process = os.getpid()
+        self._resume: Callable[[], object] | None = None
+        """What ends the pause for a fork."""
         self._identity: Identity = None
-        self._idle.append(self._retrying(self._open, self.give_up(OPEN_TIMEOUT), LogReplaced))
-        self._identity = companions.identity(self._path)
+        forks.add(self)
+        self._turn.take(OPEN_TIMEOUT)  # a fork waits until it is open
+        try:
+            self._idle.append(self._retrying(self._open, self.give_up(OPEN_TIMEOUT), LogReplaced))
+            self._identity = companions.identity(self._path)
+        finally:
+            self._turn.give()
         if self._identity is None:
             raise StoreUnavailable("sqlite", f"{self._path} was deleted while it was opened")
-        forks.add(self)
 
     # --- the contract ---------------------------------------------------------------------------------------------
 
@@ -186,24 +194,41 @@ class SqliteStore:
 
     def pause(self) -> bool:
         """Have no connection open until ``resume``: the process is about to fork."""
-        paused = self._turn.take(FORK_TIMEOUT)
-        if paused:
-            self.disconnect(self._path)
-            while self._busy:  # by this very thread, in whose midst a signal handler forks: its call will fail
-                table = self._busy.pop()
-                table.retired = True
-                self._let_go(table)
-        return paused
+        self._resume = self._turn.halt(FORK_TIMEOUT)
+        if self._resume is None:
+            return False
+        self._close_all()
+        return True
+
+    def step_back(self) -> None:
+        """Close the connection of this very thread, in the midst of whose call a signal handler forks.
+
+        The call goes on with a new one. Meanwhile no other thread waits for its transaction.
+        """
+        if self._turn.is_own:
+            self._close_all()
+
+    def _close_all(self) -> None:
+        self._idle.clear()
+        for db in list(self._connections):
+            db.retired = True
+            file.rollback(
+                db
+            )  # to close it is not enough while a cursor of its user has a statement: it is closed with that
+            self._let_go(db)
 
     def disconnect(self, path: str) -> None:
         """Close the idle connections, if they are to this file."""
         with contextlib.suppress(IndexError):
             while path == self._path:
-                self._let_go(self._idle.pop())
+                self._let_go(self._idle.pop().db)
 
     def resume(self) -> None:
         """Go on, with new connections."""
-        self._turn.give()
+        self._process = os.getpid()
+        resume, self._resume = self._resume, None
+        if resume is not None:
+            resume()
 
     # --- the undisputed case --------------------------------------------------------------------------------------
 
@@ -228,10 +253,8 @@ class SqliteStore:
         except (sqlite3.Error, LessorError, LogReplaced):
             return None  # whatever it is, it will come up again, and be waited out or explained
         finally:
-            if table is not None:
-                self._busy.discard(table)
-                if not table.retired:
-                    self._idle.append(table)
+            if table is not None and not table.db.retired:
+                self._idle.append(table)
             self._turn.give()
 
     def _quick_acquire(self, db: sqlite3.Connection, op: Acquire, now: int) -> Granted | None:
@@ -259,6 +282,7 @@ class SqliteStore:
 
     def _write(self, work: Callable[[SqliteTable, int], T], give_up: int) -> tuple[T, list[Notice], list[str]]:
         """Run the work in one write transaction; return its result, whom to call and who watches."""
+        begun_in = self._process
         self._wait_for_turn(give_up)
         try:
             while True:
@@ -266,9 +290,9 @@ class SqliteStore:
                 try:
                     return self._transact(table, work, give_up)
                 except (sqlite3.Error, LogReplaced) as error:
-                    if table.retired:
-                        pass  # a signal handler has forked, and closed it before: with a new one, then
-                    elif companions.of(self._path) != table.companions:
+                    if table.db.retired:  # a signal handler has forked, and closed it before: with a new one, then
+                        self._require_same(begun_in)
+                    elif companions.of(self._path) != table.db.companions:
                         self._retire(table, give_up)
                     elif isinstance(error, sqlite3.Error):
                         raise file.explain(error, self._path) from error
@@ -301,7 +325,9 @@ class SqliteStore:
 
     def _read(self, work: Callable[[SqliteTable, int], T], give_up: int) -> T:
         """Run the work on a snapshot."""
-        for _ in range(2):
+        begun_in = self._process
+        looks = 0
+        while looks < 2:
             self._wait_for_turn(give_up)
             try:
                 table = self._take(give_up)
@@ -309,14 +335,25 @@ class SqliteStore:
                     return self._retrying(partial(self._snapshot, table, work), give_up)
                 except (OtherBoot, LogReplaced):
                     pass
+                except StoreUnavailable:
+                    if not table.db.retired or self._clock.now() >= give_up:
+                        raise
+                    self._require_same(begun_in)  # as in a write
+                    continue
                 finally:
                     self._give(table)
             finally:
                 self._turn.give()
+            looks += 1
             self._write(lambda _table, _now: None, give_up)  # carries the file over into this boot, and to its new log
         raise StoreUnavailable(
             "sqlite", f"{self._path}: the boot ID or the write-ahead log changed twice during a read"
         )
+
+    def _require_same(self, process: int) -> None:
+        """Refuse to go on with a call of the process that this one was forked from."""
+        if process != self._process:
+            raise StoreUnavailable("sqlite", "the process was forked meanwhile")
 
     def _snapshot(self, table: SqliteTable, work: Callable[[SqliteTable, int], T]) -> T:
         self._check_same_files(table)
@@ -372,27 +409,25 @@ class SqliteStore:
         if self._closed:
             raise StoreUnavailable("sqlite", f"{self._path} is closed")
         try:
-            table = self._idle.pop()
+            return self._idle.pop()
         except IndexError:
-            table = self._retrying(self._open, give_up, LogReplaced)
-        self._busy.add(table)
-        return table
+            return self._retrying(self._open, give_up, LogReplaced)
 
     def _give(self, table: SqliteTable) -> None:
         """Put a connection back, with no transaction open; one that can't be brought to that is not used again."""
-        self._busy.discard(table)
-        if table.retired:
+        if table.db.retired:
             return
         if file.rollback(table.db) and not self._closed:
             self._idle.append(table)
         else:
-            self._let_go(table)
+            self._let_go(table.db)
 
-    def _let_go(self, table: SqliteTable) -> None:
-        if companions.of(self._path) == table.companions:
-            table.db.close()
+    def _let_go(self, db: file.Connection) -> None:
+        if companions.of(self._path) == db.companions:
+            db.close()
         else:
-            companions.discard(table.db)
+            companions.discard(db)
+        self._connections.discard(db)  # not before it is closed: there may be a fork in between
 
     def _retire(self, table: SqliteTable, give_up: int) -> None:
         """Have no connection open in this process whose log was deleted, so that the next one opens all files anew.
@@ -400,18 +435,21 @@ class SqliteStore:
         SQLite has one index open for all connections of a process: those of other stores are closed too. One that is in
         use finds out by itself.
         """
-        table.retired = True
-        companions.retire(self._path, table.db, table.companions, max(0, give_up - self._clock.now()) / 2 / SECOND)
+        table.db.retired = True
+        companions.retire(self._path, table.db, table.db.companions, max(0, give_up - self._clock.now()) / 2 / SECOND)
         for store in forks.stores():
             store.disconnect(self._path)
 
     def _open(self) -> SqliteTable:
-        db = file.connect(self._path, create=self._identity is None)
+        db = file.connect(self._path, self._connections, create=self._identity is None)
         try:
             file.prepare(db, self._path, self._clock)
-            return SqliteTable(db, self._namespace, companions.opened(self._path))
-        except BaseException:
+            db.companions = companions.opened(self._path)
+            return SqliteTable(db, self._namespace)
+        except BaseException as error:
             companions.discard(db)
+            if db.retired and isinstance(error, sqlite3.Error):
+                raise LogReplaced from error  # closed before a fork, by a signal handler: open another one
             raise
 
     def _retrying(self, work: Callable[[], T], give_up: int, *again: type[Exception]) -> T:
@@ -421,7 +459,7 @@ class SqliteStore:
             try:
                 return work()
             except sqlite3.Error as error:
-                passes = file.is_busy(error) or companions.is_barred(self._path)
+                passes = file.is_busy(error) or companions.is_barred(self._path) or file.is_passing(error, self._path)
                 passes = passes or (file.is_unreadable(error) and companions.retire_orphan(self._path))
                 if not passes or self._clock.now() >= give_up:
                     raise file.explain(error, self._path) from error
@@ -438,7 +476,7 @@ class SqliteStore:
         if found != self._identity:
             what = "deleted" if found is None else "replaced by another file"
             raise StoreUnavailable("sqlite", f"{self._named} was {what} while in use: reopen the store")
-        if companions.of(self._path) != table.companions:
+        if companions.of(self._path) != table.db.companions:
             raise LogReplaced
 
     # --- notices --------------------------------------------------------------------------------------------------

@@ -12,11 +12,10 @@ from lessor.errors import ConfigError
 from lessor.stores.sqlite.file import sql
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Iterator, Sequence
 
     from lessor.core.ops import EventKind, Notice, Op, Outcome
-    from lessor.stores.sqlite.companions import Identity
+    from lessor.stores.sqlite.file import Connection
 
 _RARE = ("state", "children_ended")
 """What has no column of its own, and goes into that of ``waiting``."""
@@ -46,16 +45,9 @@ TRIM_EVERY = 256
 class SqliteTable:
     """The leases of one namespace, through one connection. Good for one transaction after each ``begin``."""
 
-    retired = False
-    """Whether its log was deleted, so that it is closed, and must not be used any more."""
-
-    def __init__(
-        self, db: sqlite3.Connection, namespace: str, companions: tuple[Identity, Identity] = (None, None)
-    ) -> None:
+    def __init__(self, db: Connection, namespace: str) -> None:
         self.db = db
         self.namespace = namespace
-        self.companions = companions
-        """What else this connection has open, besides the main file."""
         self.floor = self.reserved = self.wall_us = self.watched_until_ns = 0
         self.events: list[Event] = []
         self.notices: list[Notice] = []

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from lessor.core.clock import SECOND
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from lessor.core.clock import Clock
@@ -53,6 +54,16 @@ class Turn:
             self._lock.release()
         except RuntimeError:
             pass  # it was taken to be lost, and has been replaced
+
+    @property
+    def is_own(self) -> bool:
+        """Whether this thread has the turn."""
+        return bool(self._lock._is_owned())  # type: ignore[attr-defined]  # noqa: SLF001 - as above
+
+    def halt(self, seconds: float) -> Callable[[], object] | None:
+        """Have the turn, also in the midst of one's own, and return what ends that; None: that took too long."""
+        lock = self._lock
+        return lock.release if lock.acquire(timeout=max(seconds, 0)) else None
 
     @staticmethod
     def _give_up_own(lock: Any) -> None:

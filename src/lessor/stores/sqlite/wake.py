@@ -11,12 +11,12 @@ import errno
 import json
 import os
 import socket
-import threading
 import time
 from typing import TYPE_CHECKING
 
 from lessor.stores.descriptors import keep_from_children
 from lessor.stores.doorbell import Doorbell
+from lessor.stores.locks import new_lock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +35,7 @@ class Post:
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._dir_fd: int | None = None
         self._socket: socket.socket | None = None
 

@@ -5,10 +5,10 @@ A waiter watches the one before it in the queue, and the first one the lease; so
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from lessor.stores.locks import new_lock
 from lessor.stores.zookeeper.wire import ANY_VERSION, Delete, GetData, RemoveWatches
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Bells:
         self.waiters: dict[str, Waiter] = {}
         self._watched: dict[str, set[Waiter]] = {}
         self._ringers: dict[str, Any] = {}
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     def watch(self, session: Session, waiter: Waiter, path: str) -> Any:
         """Wake the waiter when this node changes or goes; returns the call that says whether it is there at all."""

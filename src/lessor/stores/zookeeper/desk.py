@@ -26,6 +26,7 @@ from lessor.core.clock import MILLISECOND, SECOND
 from lessor.core.ops import WAITER_LIFE_NS, Acquire, Event, Loss, Notice, Release, Summons, Unknown
 from lessor.errors import ConfigError, LessorError, StoreUnavailable
 from lessor.stores.limit import Limit
+from lessor.stores.locks import new_lock
 from lessor.stores.zookeeper import bounds as limits
 from lessor.stores.zookeeper import events, family
 from lessor.stores.zookeeper.bells import Bells
@@ -110,7 +111,7 @@ class Desk:
         self._used_ns: dict[int, int] = {}
         """By their keys, until when somebody may be about to get a lease in them."""
         self._tidy_ns = self._families_ns = 0
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     # --- sessions -------------------------------------------------------------------------------------------------
 
@@ -394,6 +395,5 @@ class Desk:
     def abandon(self) -> None:
         """In a forked child: let go of what is the parent's."""
         self.closed = True
-        self._lock = threading.Lock()  # a thread that doesn't exist here may have the other one
         for session in self._sessions.values():
             session.abandon()

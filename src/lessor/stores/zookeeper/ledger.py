@@ -7,10 +7,11 @@ that is not renewed; the servers do that for clients that are gone.
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from lessor.stores.locks import new_lock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,7 +96,7 @@ class Ledger:
         self.by_id: dict[str, Holding] = {}
         self.by_mark: dict[str, Holding] = {}
         self._ended: OrderedDict[str, Loss] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     def add(self, holding: Holding) -> None:
         """Remember a grant."""

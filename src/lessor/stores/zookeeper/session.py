@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import socket
-import threading
 from typing import TYPE_CHECKING, Any, Final
 
 from kazoo.client import KazooClient
@@ -15,6 +14,7 @@ from kazoo.protocol.states import KazooState, KeeperState
 from lessor.core.clock import MILLISECOND, SECOND
 from lessor.errors import StoreUnavailable
 from lessor.stores.limit import Limit
+from lessor.stores.locks import new_lock
 from lessor.stores.zookeeper.bounds import takes_sessions
 from lessor.stores.zookeeper.connection import Connection, Handler
 from lessor.stores.zookeeper.trouble import login_refused
@@ -66,7 +66,7 @@ class Session:
         self._address = address
         self._clock = clock
         self._on_change = on_change
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self.closed = False
         self._last_id = 0
         self._silent_since: int | None = None

@@ -9,6 +9,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from lessor.core.clock import SECOND
+from lessor.stores.locks import new_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +24,7 @@ class Timetable:
         self._clock = clock
         self._due: list[tuple[int, int, Callable[[], object]]] = []
         self._serial = itertools.count()
-        self._condition = threading.Condition(threading.Lock())
+        self._condition = threading.Condition(new_lock())
         self._thread: threading.Thread | None = None
         self._closed = False
 
