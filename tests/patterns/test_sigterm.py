@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from lessor import Client, ConfigError, drain_on_sigterm
+from lessor import AsyncClient, Client, ConfigError, drain_on_sigterm
 from lessor.testing.conformance.base import Thread
 
 ROOT = Path(__file__).parents[2]
@@ -46,9 +49,44 @@ def test_a_body_that_waits_for_something_else_is_told(face: str, tmp_path: Path)
         assert process.wait(60) == 0
 
 
-def test_without_a_signal_nothing_happens_and_the_handler_is_as_before() -> None:
-    import signal
+def test_a_campaign_is_stopped_and_handed_over_although_its_body_ends_as_soon_as_it_is_told() -> None:
+    with Client("memory://told") as client, Client("memory://told", holder="heir") as heir:
+        campaign = client.campaign("x")
+        stopped: list[bool] = []
+        with drain_on_sigterm(campaign, to="heir", state=b"state") as sigterm:
+            tell = sigterm.begun.set
 
+            def look_and_tell() -> None:
+                stopped.append(campaign.stopped)
+                tell()
+
+            sigterm.begun.set = look_and_tell
+            for term in campaign:
+                with term:
+                    os.kill(os.getpid(), signal.SIGTERM)
+                    assert sigterm.begun.wait(60)
+        assert stopped == [True]
+        assert heir.acquire("x", 30, 0).inherited == b"state"
+
+
+def test_an_async_campaign_is_stopped_and_handed_over_although_its_body_ends_as_soon_as_it_is_told() -> None:
+    async def main() -> None:
+        async with AsyncClient("memory://told") as client, AsyncClient("memory://told", holder="heir") as heir:
+            campaign, terms = client.campaign("y"), 0
+            async with drain_on_sigterm(campaign, to="heir", state=b"state") as sigterm, asyncio.timeout(60):
+                async for term in campaign:
+                    async with term:
+                        terms += 1
+                        os.kill(os.getpid(), signal.SIGTERM)
+                        await sigterm.begun.wait()
+            assert terms == 1
+            async with heir.acquire("y", 30, 0) as lease:
+                assert lease.inherited == b"state"
+
+    asyncio.run(main())
+
+
+def test_without_a_signal_nothing_happens_and_the_handler_is_as_before() -> None:
     before = signal.getsignal(signal.SIGTERM)
     with Client("memory://sigterm") as client, client.acquire("x", 30) as lease:
         with drain_on_sigterm(lease):

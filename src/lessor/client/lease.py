@@ -119,6 +119,9 @@ class Lease(Tenure):
         """
         return drain.drain(self, timeout, to, state, within)
 
+    def _announce_drain(self) -> None:
+        drain.announce(self)
+
     def _give_back(self, now: int, *, raising: bool, release: Release | None = None) -> bool:
         engine = self._engine
         if release is None:

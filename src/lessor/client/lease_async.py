@@ -134,6 +134,9 @@ class AsyncLease(Tenure):
         """
         return await drain.drain_async(self, timeout, to, state, within)
 
+    def _announce_drain(self) -> None:
+        drain.announce(self)
+
     async def _give_back(self, now: int, *, raising: bool, release: Release | None = None) -> bool:
         if release is None:
             release = self._release

@@ -40,6 +40,8 @@ class Looker(Protocol):
 class Term(BaseTerm):
     """One time of leading, in a ``with``. Being lost ends the body by `LeaseLost` from ``check()``, and no more than that."""
 
+    _new_event = threading.Event
+
     def resign(self) -> bool:
         """Stop leading. True if that ended the term, False if it was over already. Stop the work first."""
         return bool(self.lease.release())
@@ -58,7 +60,8 @@ class Term(BaseTerm):
 
         The end of the term's ``with`` waits for a drain that is under way.
         """
-        over = self._drain = threading.Event()
+        self._announce_drain()
+        over = self._drain
         try:
             return bool(self.lease.drain(timeout, to, state, within))
         except LeaseLost:
@@ -111,8 +114,7 @@ class Campaign(BaseCampaign[Term]):
         self, timeout: Duration | None = None, to: Heir = None, state: State = b"", within: Duration = 5.0
     ) -> bool:
         """Stop the campaign, and drain its term, if there is one, as ``lease.drain()`` does. True if that ended a term."""
-        self.stop()
-        term = self._term
+        term = self._announce_drain()
         return term is not None and term.drain(timeout, to, state, within)
 
     def __iter__(self) -> Iterator[Term]:

@@ -45,6 +45,7 @@ class Looker(Protocol):
 class AsyncTerm(BaseTerm):
     """One time of leading, in an ``async with``, whose body is cancelled when the term is lost; the loop goes on."""
 
+    _new_event = asyncio.Event
     _cut: asyncio.Timeout | None = None
 
     async def resign(self) -> bool:
@@ -69,7 +70,8 @@ class AsyncTerm(BaseTerm):
 
         The end of the term's ``async with`` waits for a drain that is under way.
         """
-        over = self._drain = asyncio.Event()
+        self._announce_drain()
+        over = self._drain
         try:
             return bool(await self.lease.drain(timeout, to, state, within))
         except LeaseLost:
@@ -153,8 +155,7 @@ class AsyncCampaign(BaseCampaign[AsyncTerm]):
         within: Duration = 5.0,
     ) -> bool:
         """Stop the campaign, and drain its term, if there is one, as ``lease.drain()`` does. True if that ended a term."""
-        self.stop()
-        term = self._term
+        term = self._announce_drain()
         return term is not None and await term.drain(timeout, to, state, within)
 
     def __aiter__(self) -> AsyncIterator[AsyncTerm]:

@@ -83,6 +83,11 @@ def intake_of(tenure: Tenure) -> Intake:
     return intake
 
 
+def announce(tenure: Tenure) -> None:
+    """Take no more work from now on: a drain follows."""
+    intake_of(tenure).close(lambda: None)
+
+
 class Work:
     """What ``lease.work()`` returns: the body of its ``with`` is work in flight, also for those that the lease stands under."""
 

@@ -103,6 +103,8 @@ class BaseTerm:
     """What the ``ready`` work returned."""
     _drain: Any = None
     """An event, once it is drained: set when that is over."""
+    _new_event: Callable[[], Any]
+    """Makes an event of the kind that the API has."""
 
     def __init__(self, lease: Any, prepared: Any) -> None:
         self.lease = lease
@@ -149,6 +151,11 @@ class BaseTerm:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.resource!r} token={self.token} {self.lease.state}>"
+
+    def _announce_drain(self) -> None:
+        """Have the end of its ``with`` wait for the drain that follows."""
+        if self._drain is None or self._drain.is_set():
+            self._drain = self._new_event()
 
     def _refused(self, error: Draining) -> bool:
         """Whether the error says that this very term takes no more work."""
@@ -212,6 +219,14 @@ class BaseCampaign(Generic[T]):
         self._term = None
         term.lease._engine.abandon(term.lease, Loss.RELEASED)
         return False
+
+    def _announce_drain(self) -> T | None:
+        """Stop the campaign, and have the end of its term wait for the drain that follows; return that term."""
+        self.stop()
+        term = self._term
+        if term is not None:
+            term._announce_drain()
+        return term
 
     def _take_term(self) -> T | None:
         """Return the term before, which is over now. One that was drained was the last: this process takes no more work."""

@@ -63,10 +63,11 @@ class DrainOnSigterm:
 
     def _wait(self) -> None:
         if self._orders.get():
-            self.begun.set()
-            threads = [threading.Thread(target=self._drain, args=(lease,)) for lease in self._leases]
+            self._announce()
+            threads = [threading.Thread(target=self._drain, args=(lease,)) for lease in self._leases[1:]]
             for thread in threads:
                 thread.start()
+            self._drain(self._leases[0])
             for thread in threads:
                 thread.join()
 
@@ -101,7 +102,7 @@ class DrainOnSigterm:
         import asyncio  # noqa: PLC0415
 
         if self._task is None:
-            self.begun.set()
+            self._announce()
             self._task = asyncio.get_running_loop().create_task(self._drain_all())
 
     async def _drain_all(self) -> None:
@@ -114,6 +115,12 @@ class DrainOnSigterm:
                 log().warning("not drained: %s", outcome)
             elif isinstance(outcome, BaseException):
                 raise outcome
+
+    def _announce(self) -> None:
+        """Tell the body. By then a campaign is stopped: a body that ends at once must not be elected again."""
+        for lease in self._leases:
+            lease._announce_drain()
+        self.begun.set()
 
     def _is_ours(self, error: BaseException | None) -> bool:
         """Whether the body ended because there is no more work to take: that is no failure."""
