@@ -48,7 +48,7 @@ def test_nothing_is_connected_to_when_the_time_is_over(silent: socket.socket) ->
     clock = FakeClock()
     limit = Limit(clock, TIMEOUT)
     limit.left()
-    clock.advance(SECOND)
+    clock.advance(1)
     with pytest.raises(StoreUnavailable, match="can't be reached within"):
         Wire(Node("127.0.0.1", silent.getsockname()[1]), Login(tls=False, settings={}), limit)
 
