@@ -373,8 +373,11 @@ def end_children(table: Table, entry: Entry, now: int, *, ended_ns: int, kind: E
     for child in table.children(entry.resource, entry.token):
         if child.lease_id is None:
             continue
-        if kind is EventKind.EXPIRED:
-            child.expiry_ns = ended_ns if child.ttl_ns == 0 else min(child.expiry_ns, ended_ns)
+        over = ended_ns
+        if kind is not EventKind.EXPIRED and child.lock_delay_ns:
+            over = expiry_of(table, child)
+        if kind is EventKind.EXPIRED or over <= now < free_from(child, over):  # a lock delay goes on
+            child.expiry_ns = over if child.ttl_ns == 0 else min(child.expiry_ns, over)
             child.parent, child.parent_token = None, 0
             child.grace_ns = 0  # it stood under a lease that is over: no renewal brings it back
             table.save(child)

@@ -206,7 +206,9 @@ class Table:
             entry.token = kv.token
             entry.holder = kv.value["holder"]
         closed, late = snapshot.closed(), snapshot.grace()
-        if kv is not None and kv.held:
+        if kv is not None and kv.held and closed is not None and self._is_orphan(kv):
+            self._closed(entry, closed, snapshot)
+        elif kv is not None and kv.held:
             self._held(entry, kv, snapshot)
         elif late is not None:
             self._late(entry, late, snapshot)
@@ -218,6 +220,12 @@ class Table:
             entry.ended = kv.value["state"]
         entry.waiting = self._waiting(entry, snapshot)
         return entry
+
+    def _is_orphan(self, kv: KV) -> bool:
+        """Whether the parent is over, and with it the lease, whose own key lasts longer."""
+        name, token = kv.value.get("parent", (None, 0))
+        above = self.load(name) if name is not None else None
+        return above is not None and (above.token != token or above.lease_id is None)
 
     def _held(self, entry: Entry, kv: KV, snapshot: Snapshot) -> None:
         value, now = kv.value, self.now

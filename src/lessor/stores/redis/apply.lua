@@ -421,7 +421,7 @@ local function end_quiet_children(resource, token, kind)
                 struct.unpack(HEAD, packed)
             local tail = form == TAILED and cmsgpack.unpack(string.sub(packed, rest)) or {}
             if id ~= '' and tail.parent == resource and tail.parent_token == token and granted <= now
-                and not tail.waiting and not tail.children and not tail.hold_at_least then
+                and not tail.waiting and not tail.children and not tail.hold_at_least and not tail.lock_delay then
                 record = struct.pack(
                     HEAD, PLAIN, minted, now, 0, '', ttl, granted, renewed, renewals, #holder, holder, #kind, kind, 0,
                     '', #metadata, metadata
@@ -440,11 +440,24 @@ local function end_quiet_children(resource, token, kind)
     return others
 end
 
+-- Let a lease stand alone that ran out at that time, its own expiry considered; its lock delay goes on.
+local function orphan(child, ended)
+    child.expiry = child.ttl == 0 and ended or math.min(child.expiry, ended)
+    child.parent, child.parent_token = nil, nil
+    child.grace = nil -- it stood under a lease that is over: no renewal brings it back
+    save(child)
+end
+
 -- End a live lease, and in the same step whatever stands under it. `to`: who is to have it next, if somebody is named.
 local function finish(entry, kind, free_at, to)
     if entry.children then
         for _, child in ipairs(end_quiet_children(entry.resource, entry.token, kind)) do
-            finish(child, kind, now)
+            local over = expiry_of(child, 0)
+            if over <= now and now < free_from(child, over) then
+                orphan(child, over)
+            else
+                finish(child, kind, now)
+            end
         end
         childless[entry.resource] = true
         linked[entry.resource] = nil
@@ -499,10 +512,7 @@ end
 local function expire_children(entry, ended)
     for _, child in ipairs(children_of(entry.resource, entry.token)) do
         if child.id ~= '' then
-            child.expiry = child.ttl == 0 and ended or math.min(child.expiry, ended)
-            child.parent, child.parent_token = nil, nil
-            child.grace = nil -- it stood under a lease that is over: no renewal brings it back
-            save(child)
+            orphan(child, ended)
         end
     end
     childless[entry.resource] = true

@@ -24,7 +24,10 @@ _COLUMNS = ", ".join(_NAMES)
 _SELECT = f"SELECT {_COLUMNS} FROM leases WHERE namespace = ? AND "
 _LOAD = _SELECT + "resource = ?"
 _CHILDREN = _SELECT + "parent = ? AND parent_token = ? AND lease_id IS NOT NULL"
-_QUIET = "namespace = ? AND parent = ? AND parent_token = ? AND lease_id IS NOT NULL AND waiting IS NULL AND NOT has_children"
+_QUIET = (
+    "namespace = ? AND parent = ? AND parent_token = ? AND lease_id IS NOT NULL AND waiting IS NULL AND NOT has_children "
+    "AND NOT lock_delay_ns"
+)
 _QUIET_CHILDREN = f"SELECT resource, token, holder FROM leases WHERE {_QUIET}"
 _END_QUIET = f"UPDATE leases SET lease_id = NULL, expiry_ns = ?, ended = ?, notify = '' WHERE {_QUIET}"
 _SCAN = _SELECT + "resource >= ? AND resource < ? ORDER BY resource"

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard
 
+from lessor.core.lease import Closed
 from lessor.core.ops import Event
 from lessor.errors import ConfigError
 from lessor.stores.zookeeper.layout import decode, encode
-from lessor.stores.zookeeper.sight import deletion, identity, parent_is_gone, seen
+from lessor.stores.zookeeper.sight import closed_by, deletion, identity, own_holding, parent_is_gone, seen
 from lessor.stores.zookeeper.wire import (
     ANY_VERSION,
     EPHEMERAL,
@@ -180,7 +181,7 @@ class Ending(NamedTuple):
         return sum(
             len(json.dumps([one.resource, one.holder])) + EVENT_BYTES
             if isinstance(one, Event)
-            else len(one.path.encode()) + DELETE_BYTES
+            else len(one.path.encode()) + len(getattr(one, "data", b"")) + DELETE_BYTES
             for one in self.changes
         )
 
@@ -208,14 +209,26 @@ def _below(
         own = ids.get(name)
         if own is not None and not own.is_spent:
             child = under[name]
-            if own.said.get("children"):
-                deeper, closing = yield from _below(desk, session, child.mark, kind)
-                endings += deeper
-                changes += closing
-            changes += deletion(desk, decode(name), child.mark, own.version)
-            changes.append(Event(kind, decode(name), child.token, child.holder, desk.clock.wall_us()))
+            if (over := _in_lock_delay(desk, child)) is not None:
+                over.stand_alone()
+                node = {field: value for field, value in child.node.items() if field != "parent"}
+                changes.append(SetData(f"{layout.leases}/{name}", json.dumps(node).encode(), child.stat.version))
+            else:
+                if own.said.get("children"):
+                    deeper, closing = yield from _below(desk, session, child.mark, kind)
+                    endings += deeper
+                    changes += closing
+                changes += deletion(desk, decode(name), child.mark, own.version)
+                changes.append(Event(kind, decode(name), child.token, child.holder, desk.clock.wall_us()))
         endings.append(Ending(folder, tuple(changes)))
     return endings, (Delete(path, ANY_VERSION),)
+
+
+def _in_lock_delay(desk: Desk, child: Seen) -> Holding | None:
+    """Return a lease of ours that has run out before, and whose lock delay goes on; not if a renewal may bring it back."""
+    holding = own_holding(desk, child)
+    closed, _ = closed_by(desk, child, desk.clock.now())
+    return holding if holding is not None and closed is Closed.LOCK_DELAY and not holding.pledges else None
 
 
 def _portions(endings: list[Ending]) -> list[list[Ending]]:

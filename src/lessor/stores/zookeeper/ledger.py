@@ -75,6 +75,10 @@ class Holding:
         """Whether it lasts as long as that one does, at any depth."""
         return self.follows_parent and self.parent is not None and (self.parent is other or self.parent.rides_on(other))
 
+    def stand_alone(self) -> None:
+        """Stay over, as it is, whatever becomes of its parent."""
+        self.expiry_ns, self.parent = self.until_ns(), None
+
     def revoke(self) -> None:
         """Renew it no more: it lasts for as long as was promised, however long its parent goes on."""
         self.expiry_ns, self.follows_parent = self.until_ns(), False

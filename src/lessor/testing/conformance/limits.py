@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lessor.core.holder import State
-from lessor.core.ops import Acquire, Granted, Held, Loss, Lost, Release, Released, Renew, Renewed
+from lessor.core.ops import Acquire, Granted, Held, Loss, Lost, Release, Released, Renew, Renewed, Revoke
 from lessor.errors import LeaseHeld, LeaseLost
 from lessor.runtime.clock import SYSTEM
 from lessor.stores.base import Capability
@@ -79,6 +79,25 @@ class Limits(Case):
         pass_time(lab.ttl + lab.lag)
         assert isinstance(take(store, "long", 30), Held)
         until(lambda: isinstance(take(store, "short", 30), Granted), "the end of the delay")
+
+    @pytest.mark.parametrize("force", [False, True], ids=["release", "revocation by force"])
+    def test_the_end_of_a_parent_leaves_the_lock_delay_of_what_expired_under_it(
+        self, store: Store, lab: Harness, *, force: bool
+    ) -> None:
+        above = new_id()
+        parent = taken(store, "group", 30, above)
+        taken(store, "job", lab.ttl, parent=("group", parent.token), lock_delay_ns=ns(30))
+        pass_time(lab.ttl + lab.lag)
+        store.apply([Revoke("group", force=True) if force else Release("group", above)], timeout=PATIENCE)
+        assert isinstance(take(store, "job", 30), Held)
+
+    def test_the_lock_delay_follows_the_expiry_of_a_parent(self, store: Store, lab: Harness) -> None:
+        parent = taken(store, "group", lab.ttl)
+        taken(store, "job", 30, parent=("group", parent.token), lock_delay_ns=ns(30))
+        taken(store, "rider", 0, parent=("group", parent.token), lock_delay_ns=ns(30))
+        pass_time(lab.ttl + lab.lag)
+        assert isinstance(take(store, "job", 30), Held)
+        assert isinstance(take(store, "rider", 30), Held)
 
     def test_the_lock_delay_does_not_follow_a_release(self, store: Store) -> None:
         lease_id = new_id()

@@ -53,6 +53,7 @@ RETURNS word[] LANGUAGE plpgsql AS $$
 DECLARE
     before entries := e;
     child entries;
+    over bigint;
     said word[];
 BEGIN
     IF e.children THEN
@@ -61,7 +62,14 @@ BEGIN
              WHERE c.namespace = e.namespace AND c.parent = e.resource AND c.parent_token = e.token AND c.lease_id <> ''
              ORDER BY c.resource
         LOOP
-            said := said || finish(child, NULL, now, kind, now, watched);
+            over := CASE WHEN child.lock_delay > 0 THEN holds_until(child) END;
+            IF over <= now AND now < free_from(child, over) THEN
+                -- It ran out before, and its lock delay goes on.
+                UPDATE entries c SET expiry = over, parent = '', parent_token = 0, grace = 0
+                 WHERE c.namespace = child.namespace AND c.resource = child.resource;
+            ELSE
+                said := said || finish(child, NULL, now, kind, now, watched);
+            END IF;
         END LOOP;
     END IF;
     e.expiry := free_at;
