@@ -76,7 +76,7 @@ class Lease(Tenure):
         now = self._now()
         if self._doubts(outcome, now):
             outcome, now = engine.keeper.ask_for_riders(self, outcome), self._now()
-        self._answer(outcome, sent, now, 0.0)
+        self._answer_on_demand(outcome, sent, now)
         self.check()
         if isinstance(outcome, Lost):
             raise self._unrenewable(outcome.reason)

@@ -91,7 +91,7 @@ class AsyncLease(Tenure):
         if self._doubts(outcome, now):
             outcome = await asyncio.to_thread(self._engine.keeper.ask_for_riders, self, outcome)
             now = self._now()
-        self._answer(outcome, sent, now, 0.0)
+        self._answer_on_demand(outcome, sent, now)
         self.check()
         if isinstance(outcome, Lost):
             raise self._unrenewable(outcome.reason)

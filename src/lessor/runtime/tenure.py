@@ -160,11 +160,11 @@ class Tenure(Visited):
 
     def require(self, seconds: Duration) -> None:
         """Raise `LeaseLost` unless the lease is safely ours for that much longer, without another renewal."""
-        left = self._deadline_ns - self._now()
+        left, needed = self._deadline_ns - self._now(), to_ns(seconds, "the required time")
         if left <= 0:
             raise self._lost_error()
-        if left < to_ns(seconds, "the required time"):
-            raise LeaseLost(self.resource, token=self.token, reason="not enough time left", needed=float(_s(seconds)))
+        if left < needed:
+            raise LeaseLost(self.resource, token=self.token, reason="not enough time left", needed=needed / 1e9)
 
     @property
     def held(self) -> bool:
@@ -384,6 +384,13 @@ class Tenure(Visited):
             raise self._unrenewable(self.loss or self._belief.ending)
         return op
 
+    def _answer_on_demand(self, outcome: Outcome, sent_ns: int, now: int) -> None:
+        """Take the answer to the renewal that ``renew()`` sends."""
+        failed = self._failures > 0
+        self._answer(outcome, sent_ns, now, 0.0)
+        if failed and isinstance(outcome, Renewed):
+            self._engine.keeper.renew_soon(self)  # which may have given up, too close to the deadline that was
+
     def _unrenewable(self, reason: Loss | None) -> LeaseLost:
         return LeaseLost(self.resource, token=self.token, reason=str(reason), remaining=self.remaining)
 
@@ -439,7 +446,3 @@ class Tenure(Visited):
         """Whether nothing but its owner will end it."""
         bounded = self._hold_until_ns is not None or self._stall_after_ns is not None
         return self.state is State.HELD and not bounded
-
-
-def _s(duration: Duration) -> float:
-    return to_ns(duration, "the required time") / 1e9
