@@ -10,7 +10,7 @@ import dis
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import lessor
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from types import CodeType, FrameType
     from typing import Any
 
+T = TypeVar("T")
 HOME = os.path.dirname(os.path.abspath(lessor.__file__)) + os.sep
 CHECKED = ("CALL", "JUMP_BACKWARD", "POP_JUMP_BACKWARD")
 """What the names of instructions start with after which CPython looks for signals."""
@@ -92,12 +93,12 @@ class AfterTime:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, self._before)
 
-    def run(self, work: Callable[[], object], seconds: float) -> None:
-        """Do the work, with the action at that time if it lasts so long."""
+    def run(self, work: Callable[[], T], seconds: float) -> T:
+        """Do the work, with the action at that time if it lasts so long, and return what it returns."""
         try:
             self._armed = True
             signal.setitimer(signal.ITIMER_REAL, seconds)
-            work()
+            return work()
         finally:
             self._armed = False
             signal.setitimer(signal.ITIMER_REAL, 0)

@@ -5,15 +5,19 @@ First at each point in turn, then at random times by a real signal. `make proof`
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+import os
 import random
+import signal
 import threading
 import time
 from typing import TYPE_CHECKING
 
 import pytest
 
-from lessor import Client
+from lessor import AsyncClient, Client
+from lessor.testing.conformance.base import until
 from tests.scale import SCALE, scaled
 from tests.storms.forking import Twins
 from tests.storms.interrupting import AfterTime, AtPoint
@@ -96,6 +100,40 @@ def test_forks_at_random_times_give_the_child_nothing(client: Client, other: Cli
         is_not_held_twice(mine, twins.told())
         came += timer.came
         end.join()
+
+
+def test_a_fork_while_tasks_wait_gives_the_child_nothing(url: str, other: Client) -> None:
+    """The child's loop goes on with copies of the parent's tasks: each of them raises."""
+    twins, loop, client = Twins(), asyncio.new_event_loop(), AsyncClient(url)
+    before = other.acquire("r", ttl=TTL)
+
+    async def one() -> str:
+        async with client.acquire("r", ttl=TTL, wait=TTL) as lease:
+            return lease.id
+
+    async def some() -> list[Any]:
+        results = await asyncio.gather(*[one() for _ in range(3)], return_exceptions=True)
+        return [type(result).__name__ if isinstance(result, BaseException) else result for result in results]
+
+    def fork_and_release() -> None:
+        until(lambda: len(other.contenders("r")) == 3, "three that wait")
+        os.kill(os.getpid(), signal.SIGALRM)
+        until(lambda: twins.pid > 0, "the fork")
+        before.release()
+
+    thread = threading.Thread(target=fork_and_release)
+    thread.start()
+    timer = AfterTime(twins.fork)
+    mine = twins.run(lambda: timer.run(lambda: loop.run_until_complete(some()), TTL))
+    timer.close()
+    told = twins.told()
+    thread.join()
+    assert told == {"result": ["LeaseLost"] * 3}, told
+    assert len(set(mine)) == 3
+    assert not {"LeaseLost"} & set(mine)
+    loop.run_until_complete(client.close())
+    loop.run_until_complete(loop.shutdown_default_executor())
+    loop.close()
 
 
 def give_back(lease: Any, after: float) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from lessor.core.ops import Unknown
@@ -13,7 +14,7 @@ from lessor.stores.scarcity import scarce
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, Future
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from lessor.core.ops import Op, Outcome
     from lessor.runtime.host import Host
@@ -62,11 +63,11 @@ class Batcher:
             self._closed = True
             self._condition.notify()
 
-    def abandon(self) -> None:
-        """In a forked child: nothing will be answered here any more. Say so, to a loop that goes on in it."""
+    def abandon(self) -> list[Callable[[], object]]:
+        """In a forked child: nothing is answered here any more. Return what says so to a loop that goes on in it."""
         forked = Unknown(StoreUnavailable(self._store.guarantees.store, "the process was forked meanwhile"))
         jobs, self._jobs, self._sent, self._closed = self._sent + self._jobs, [], [], True
-        self._answer(jobs, [forked] * len(jobs), self._clock.now())
+        return [partial(self._answer, jobs, [forked] * len(jobs), self._clock.now())] if jobs else []
 
     def _run(self) -> None:
         most = self._store.guarantees.max_batch

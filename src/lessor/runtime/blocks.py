@@ -10,33 +10,23 @@ from __future__ import annotations
 
 import threading
 import weakref
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class Exit:
-    """What a ``with`` block calls when it ends: one for each block."""
-
-    __slots__ = ("__weakref__", "thing")
-
-    def __init__(self, thing: Any) -> None:
-        self.thing = thing
-
-    def __call__(self, *exc: Any) -> Any:
-        """Leave the block."""
-        return self.thing._exit(*exc)
+class Exit(partial):  # type: ignore[type-arg]
+    """What a ``with`` block calls when it ends: one for each block. It calls the ``_exit`` of the thing."""
 
 
 class AsyncExit(Exit):
     """What an ``async with`` block awaits when it ends. The coroutine refers to it, until that has ended too."""
 
-    __slots__ = ()
-
     async def __call__(self, *exc: Any) -> Any:
         """Leave the block."""
-        return await self.thing._exit(*exc)
+        return await self.func(*exc)
 
 
 class Leaving:
@@ -50,13 +40,13 @@ class Leaving:
     def __get__(self, thing: Any, owner: Any = None) -> Any:
         if thing is None:
             return owner._exit
-        made = self._make(thing)
+        made = self._make(thing._exit)
         _latest.exit = weakref.ref(made)
         return made
 
 
 class _Latest(threading.local):
-    exit: Callable[[], Exit | None] | None = None
+    exit: Callable[[], Any] | None = None
     """The `Exit` that was looked up last in this thread."""
 
 
@@ -70,4 +60,4 @@ def block_of(thing: object) -> object:
     """
     found, _latest.exit = _latest.exit, None
     made = found() if found is not None else None
-    return made if made is not None and made.thing is thing else thing
+    return made if made is not None and made.func.__self__ is thing else thing

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import _thread
 import atexit
 import contextlib
 import os
 import queue
 import weakref
 from importlib import import_module
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from lessor.core.clock import SECOND
 from lessor.core.holder import Over
@@ -37,6 +38,11 @@ if TYPE_CHECKING:
 
 EXIT_BOUND = 1.0
 """Seconds that giving leases back may take when the client or the interpreter ends."""
+
+
+CALLS: Final = 12
+FIRST_PAUSE: Final = 1e-3
+"""How often a forked child wakes a loop that goes on in it, and the first pause in seconds; each next one is twice as long."""
 
 
 class Queued(Protocol):
@@ -265,8 +271,7 @@ class Engine:
             tenure._fork()
         for watch in watches:
             watch.abandon()
-        self.waiters.abandon()
-        self.batcher.abandon()
+        _insist(self.waiters.abandon() + self.batcher.abandon())
         # The parent's sockets and locks are not to be touched here, not even by being tidied up.
         _inherited.append((self.store, self.keeper, self.watchdog, self.waiters, self.batcher, self.callbacks, watches))
 
@@ -317,6 +322,25 @@ _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 
 _inherited: list[object] = []
+
+
+def _insist(calls: list[Callable[[], object]]) -> None:
+    """In a forked child: wake event loops that go on in it, again and again for some seconds.
+
+    Parent and child share what wakes a loop, so that the parent's may take the call away.
+    """
+    for call in calls:
+        call()
+    if calls:
+        with contextlib.suppress(RuntimeError):  # there is no thread to be had
+            _thread.start_new_thread(_call_again, (calls,))
+
+
+def _call_again(calls: list[Callable[[], object]]) -> None:
+    for n in range(CALLS):
+        HERE.sleep(FIRST_PAUSE * 2**n)
+        for call in calls:
+            call()
 
 
 def _after_fork() -> None:

@@ -40,6 +40,11 @@ class Visit(weakref.ref[Any]):
         return visit
 
 
+LEFT = Visit.of(Visit, cast("Holding", None), lambda _: None, own=True)
+"""Stands for a block that has ended."""
+LEFT.left = True
+
+
 class Visited:
     """Mixed into a lease."""
 
@@ -65,7 +70,7 @@ class Visited:
         with self._lock:
             if self._own_visit is not None:
                 raise ConfigError("this lease is, or was, in a 'with' already: use again(), or acquire another")
-            self._visits = (*self._visits, visit)
+            self._visits = (*self._visits, visit) if self._visits else (visit,)
             self._own_visit = visit
             self._holding.entered = True
 
@@ -83,12 +88,18 @@ class Visited:
                 self._owner_left = True
             if visit is not None:
                 visit.left = True
-            return self._owner_left and all(one.left for one in self._visits)
+            return self._owner_left and (self._visits == (visit,) or all(one.left for one in self._visits))
 
     def _is_gone(self, visit: Visit | None) -> None:
         """Forget a block that has ended, with all that followed from it."""
         with self._lock:
-            self._visits = tuple([one for one in self._visits if one is not visit])
+            visits = self._visits
+            if visits == (visit,):
+                self._visits = ()
+            elif visits:
+                self._visits = tuple([one for one in visits if one is not visit])
+            if visit is self._own_visit and visit is not None:
+                self._own_visit = LEFT  # so that nothing is reported of a block that has ended as it should
 
     def _desert(self, visit: Visit) -> None:
         """Deal with a block that was cut off by an interrupt, before or in the course of leaving."""

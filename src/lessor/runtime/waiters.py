@@ -129,13 +129,13 @@ class Waiters:
         if self._listener is not None:
             self._listener.disturb()
 
-    def abandon(self) -> None:
-        """In a forked child: let whatever waited in the parent go on, and find out."""
+    def abandon(self) -> list[Callable[[], object]]:
+        """In a forked child: let threads go on that waited in the parent, and return what wakes its tasks."""
         if self._listener is not None:
             self._listener.abandon()
-        for bell in [*(one.ring for one in self._waiting.values()), *self._bells.values()]:
-            if callable(bell):
-                bell()
+        for bell in list(self._waiting.values()):
+            bell.ring()
+        return [bell for bell in list(self._bells.values()) if callable(bell)]
 
     def see_off(self, seconds: float) -> None:
         """Wait, but not for longer, until all have gone."""
