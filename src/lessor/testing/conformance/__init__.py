@@ -20,6 +20,7 @@ from lessor.testing.conformance.family import Family
 from lessor.testing.conformance.grace import Grace
 from lessor.testing.conformance.handover import Handover
 from lessor.testing.conformance.holding import Holding
+from lessor.testing.conformance.interruptions import Interruptions
 from lessor.testing.conformance.limits import Limits
 from lessor.testing.conformance.naming import Naming
 from lessor.testing.conformance.ordering import Ordering
@@ -59,6 +60,7 @@ class StoreCases(
     Batches,
     Naming,
     Processes,
+    Interruptions,
 ):
     """What a store decides. Set ``harness`` in a subclass whose name starts with ``Test``."""
 
