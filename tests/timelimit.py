@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import TextIO
 
-LIMIT = 120.0
+LIMIT = 300.0
 """Seconds that a test may take, unless it says otherwise."""
 NOTICED = 2.0
 """Seconds that xdist has to notice the end of a worker by itself."""

@@ -22,8 +22,8 @@ PARTS = [f"part/{number}" for number in range(CHILDREN)]
 ALL = [*PARTS, *(f"{part}/{number}" for part, number in itertools.product(PARTS, range(GRANDCHILDREN)))]
 WANTED = [PARTS[0], PARTS[30], PARTS[-1], ALL[CHILDREN], ALL[CHILDREN + 120], ALL[-1]]
 """What somebody waits for: the first, one in the middle and the last of each level."""
-TTL = 12.0
-LATE = 10.0
+TTL = 8.0
+LATE = 60.0
 """Seconds after which a lease that is over must be free on a busy machine: a waiter that isn't called asks before."""
 
 

@@ -74,7 +74,7 @@ def test_without_workers_it_is_the_same() -> None:
 
 
 def test_a_child_that_a_test_left_behind_does_not_keep_the_reader_of_the_output_waiting() -> None:
-    done = run("test_leaves_a_child_that_keeps_the_output_open")
+    done = run("test_leaves_a_child_that_keeps_the_output_open", "--time-limit=60")
     assert done.returncode == 0
     assert "1 passed" in done.stdout
     assert "left behind, and ended: " in done.stderr

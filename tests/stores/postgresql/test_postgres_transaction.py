@@ -166,10 +166,10 @@ def test_others_wait_for_that_row_only(store: PostgresStore, shared: str) -> Non
     held = taken(store, "y", 60, "A")
     with psycopg.connect(shared) as mine:
         store.apply_in(mine, [ASK])
-        [renewed] = store.apply([Renew("y", "A", held.token, 60 * SECOND)], timeout=20)
+        [renewed] = store.apply([Renew("y", "A", held.token, 60 * SECOND)], timeout=60)
         assert isinstance(renewed, Renewed)
         assert isinstance(store.apply([OTHER], timeout=0.3)[0], Unknown)
-        thread = Thread(lambda: store.apply([OTHER], timeout=20)[0])
+        thread = Thread(lambda: store.apply([OTHER], timeout=60)[0])
         waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%%acquire%%'"
         until(lambda: mine.execute(waiting).fetchone() != (0,), "the wait for the row")
         mine.commit()

@@ -255,13 +255,13 @@ class Family(Case):
 
     @pytest.mark.parametrize(("force", "deaf"), [(True, False), (True, True), (False, True)])
     def test_a_child_that_somebody_ends_is_lost_and_its_siblings_are_not(
-        self, faulty: FaultyStore, open_face: Callable[[Store], Face], *, force: bool, deaf: bool
+        self, faulty: FaultyStore, open_face: Callable[[Store], Face], lab: Harness, *, force: bool, deaf: bool
     ) -> None:
         """Where nothing is pushed, too: its parent's next renewal tells."""
         require(faulty, Capability.SESSIONS)
         faulty.deaf = deaf
         face = open_face(faulty)
-        top = face.acquire("top", ttl=busily(faulty))
+        top = face.acquire("top", ttl=lab.steady)
         rider = face.acquire("rider", ttl=None, parent=top)
         below, sibling = (face.acquire(name, ttl=None, parent=rider) for name in ("below", "sibling"))
         face.revoke("below", force=force)
