@@ -245,7 +245,7 @@ def test_a_child_forked_at_work_leaves_the_work_in_peace(client: Client) -> None
     work = lease.work()
 
     def worker(line: Line) -> None:
-        work.__exit__()
+        work.__exit__(None, None, None)
         assert lease._intake.in_flight == 0
 
     with work, Forked(worker) as child:

@@ -32,8 +32,10 @@ class Interrupted(KeyboardInterrupt):
 class AtPoint:
     """Carries out an action at the n-th point of some work, counted from 0, in the thread that does the work."""
 
-    def __init__(self, point: int, action: Callable[[], object]) -> None:
+    def __init__(self, point: int, action: Callable[[], object], *more: str) -> None:
+        """``more``: files whose points count too."""
         self.passed = 0
+        self._homes = (HOME, *more)
         self._point = point
         self._action = action
         self._before: dict[int, int] = {}
@@ -53,7 +55,7 @@ class AtPoint:
 
     def _enter(self, frame: FrameType, event: str, _: Any) -> Any:
         code = frame.f_code
-        if self.came or not (code.co_filename.startswith(HOME) or code.co_name.startswith("way_")):
+        if self.came or not (code.co_filename.startswith(self._homes) or code.co_name.startswith("way_")):
             return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
         if event == "call":

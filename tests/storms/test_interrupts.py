@@ -10,6 +10,7 @@ import contextlib
 import gc
 import itertools
 import random
+import threading
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -162,6 +163,17 @@ def test_interrupts_at_random_times_leave_nothing_held(client: Client, other: Cl
         timer.close()
     nothing_is_held(client, other)
     the_client_works(client)
+
+
+def test_an_interrupt_at_each_point_of_the_first_use_comes_out_as_itself() -> None:
+    """Also in the standard library, which starts the threads: its conditions may raise a RuntimeError instead."""
+    for n in itertools.count():
+        with Client("memory://first-use") as client:
+            point = AtPoint(n, interrupt, threading.__file__)
+            with contextlib.suppress(Interrupted):
+                point.run(partial(way_by_calls, client, f"r{n}"))
+        if not point.came:
+            break
 
 
 def test_an_interrupt_at_each_point_of_a_task_leaves_nothing_held(url: str, other: Client) -> None:

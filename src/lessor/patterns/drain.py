@@ -6,14 +6,17 @@ It can't end work that doesn't end by itself: then the lease is kept, and renewe
 from __future__ import annotations
 
 import threading
+import weakref
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lessor.core.timing import to_ns
 from lessor.errors import ConfigError, Draining, StillWorking
+from lessor.runtime.blocks import Exit, Leaving, block_of
 from lessor.stores.locks import open_in_child
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import TracebackType
 
     from lessor.core.timing import Duration
     from lessor.runtime.tenure import Tenure
@@ -98,7 +101,7 @@ class Work:
         self._visits: list[Visit] = []
 
     def __enter__(self) -> None:
-        visit = Visit()
+        visit = Visit(block_of(self), self._tenure._engine.keeper.deserted.append)
         self._visits.append(visit)
         try:
             visit.enter(self._tenure)
@@ -108,17 +111,31 @@ class Work:
             visit.leave()
             raise
 
-    def __exit__(self, *_: object) -> None:
+    if TYPE_CHECKING:
+
+        def __exit__(
+            self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+        ) -> None: ...
+    else:
+        __exit__ = Leaving(Exit)
+
+    def _exit(self, *_: object) -> None:
         self._visits.pop().leave()
 
 
 class Visit:
     """One body of a ``with``, and where it is counted. An interrupt may come at any time, and it is counted out all the same."""
 
-    __slots__ = ("_intakes",)
+    __slots__ = ("_block", "_intakes")
 
-    def __init__(self) -> None:
+    def __init__(self, block: object, report: Callable[[Visit], object]) -> None:
         self._intakes: list[Intake] = []
+        self._block: Any = weakref.ref(block, lambda _: report(self))
+        """What lives as long as the body runs: reported if it is gone before ``leave``."""
+
+    def desert(self, _orphaned: object) -> None:
+        """Count a body out that was cut off by an interrupt."""
+        self.leave()
 
     def enter(self, tenure: Tenure) -> None:
         """Be counted in by the lease, and by all that it stands under."""
@@ -139,6 +156,7 @@ class Visit:
             for intake in self._intakes:
                 intake.leave(self)
             raise
+        self._block = None
 
 
 def still_working(tenure: Tenure) -> StillWorking:

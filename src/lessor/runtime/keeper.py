@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from lessor.runtime.holding import Holding
     from lessor.runtime.host import Host
     from lessor.runtime.tenure import Tenure
-    from lessor.runtime.visits import Visit
+    from lessor.runtime.visits import Deserted
     from lessor.stores.base import Store
 
 DISPOSAL_TIMEOUT = 1.0
@@ -58,7 +58,7 @@ class Keeper:
         self._host = host
         self._clock = host.clock
         self._orphaned = orphaned
-        self.deserted: deque[Visit] = deque()
+        self.deserted: deque[Deserted] = deque()
         """Blocks that are gone. They are reported by the garbage collector, inside whatever code it interrupts: its
         ``append`` takes no lock, and the watchdog does the rest."""
         self.watchdog = self._watchdog = Watchdog(host, self._add, self._look_after_deserted)
@@ -109,14 +109,9 @@ class Keeper:
         self._drop_empty(cohort)
 
     def _look_after_deserted(self) -> None:
-        """Give back the leases whose ``with`` was cut off."""
+        """Deal with blocks that were cut off."""
         while self.deserted:
-            visit = self.deserted.popleft()
-            tenure = visit.holding()
-            if tenure is None:
-                self._orphaned(visit.holding)
-            else:
-                tenure._desert(visit)
+            self.deserted.popleft().desert(self._orphaned)
 
     def _add(self, tenures: list[Tenure]) -> None:
         """Let newcomers be renewed; together if they were granted the same, within the time that a renewal may be early."""

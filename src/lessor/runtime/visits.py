@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from lessor.core.holder import Over, State
 from lessor.core.ops import Loss
@@ -18,6 +18,14 @@ if TYPE_CHECKING:
     from lessor.runtime.engine import Engine
     from lessor.runtime.holding import Holding
     from lessor.runtime.tenure import Tenure
+
+
+class Deserted(Protocol):
+    """A block that may be cut off."""
+
+    def desert(self, orphaned: Callable[[Holding], object], /) -> None:
+        """Do what the end of the block would have done, or have its lease given back, which may be gone."""
+        ...
 
 
 class Visit(weakref.ref[Any]):
@@ -38,6 +46,14 @@ class Visit(weakref.ref[Any]):
         visit.own = own
         visit.left = False
         return visit
+
+    def desert(self, orphaned: Callable[[Holding], object]) -> None:
+        """Give the lease back, unless other blocks run on it."""
+        tenure = self.holding()
+        if tenure is None:
+            orphaned(self.holding)
+        else:
+            tenure._desert(self)
 
 
 LEFT = Visit.of(Visit, cast("Holding", None), lambda _: None, own=True)

@@ -16,6 +16,7 @@ import pytest
 from lessor.client.lease import Lease
 from lessor.client.sync import Client
 from lessor.errors import LeaseLost
+from lessor.patterns.drain import Work
 from lessor.testing.conformance.base import PATIENCE, Case, until
 
 if TYPE_CHECKING:
@@ -47,6 +48,17 @@ class Interruptions(Case):
 
             until(is_free, "the lease being given back")
             assert client.acquire("job", ttl=lab.ttl, wait=PATIENCE).release()
+
+    def test_an_interrupt_at_the_end_of_work_counts_it_out(self, lab: Harness, store: Store) -> None:
+        with Client(lab.url()) as client:
+            lease = client.acquire("job", ttl=lab.steady)
+
+            def way() -> None:
+                with lease.work():
+                    lease.check()
+
+            assert _is_interrupted(way, Work._exit.__code__)
+            assert lease.drain(PATIENCE)
 
     def test_a_fork_in_a_signal_handler_gives_the_child_nothing(self, lab: Harness, store: Store) -> None:
         """The acquire that waits goes on in the parent alone."""
