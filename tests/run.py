@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MINUTE = 60.0
 INTERRUPTED = {2, 128 + signal.SIGINT, 128 + signal.SIGTERM, 128 + signal.SIGHUP}
 """What pytest and the supervisor return after a request to end."""
-WORKERS = ("-n", str(6 * (os.cpu_count() or 1)), "--dist", "loadscope")
+WORKERS = ("-n", str(4 * (os.cpu_count() or 1)), "--dist", "loadscope")
 """Most tests wait most of the time. `tests.scheduling` says which of them go to the same worker."""
 
 

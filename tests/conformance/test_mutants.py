@@ -317,7 +317,7 @@ MUTANTS = {
     ),
     "an inner exit that gives the lease back": (
         "runtime/visits.py",
-        "            return self._owner_left and all(one.left for one in self._visits)",
+        "            return self._owner_left and (self._visits == (visit,) or all(one.left for one in self._visits))",
         "            return True",
         "outermost or last_one",
     ),

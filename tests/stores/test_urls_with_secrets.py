@@ -85,7 +85,7 @@ def test_what_postgresql_is_told_in_secret_is_not_shown() -> None:
     [
         (
             "redis://h?namspace=x",
-            "redis:// has no option 'namspace', did you mean 'namespace'?; there are: namespace, ",
+            "redis:// has no option 'namspace', did you mean 'namespace'?; there are: eviction, namespace, ",
         ),
         ("sqlite:///x.db?mode=ro", "sqlite:// has no option 'mode'; there are: namespace"),
         (

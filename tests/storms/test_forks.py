@@ -102,6 +102,7 @@ def test_forks_at_random_times_give_the_child_nothing(client: Client, other: Cli
         end.join()
 
 
+@pytest.mark.long
 def test_a_fork_while_tasks_wait_gives_the_child_nothing(url: str, other: Client) -> None:
     """The child's loop goes on with copies of the parent's tasks: each of them raises."""
     twins, loop, client = Twins(), asyncio.new_event_loop(), AsyncClient(url)

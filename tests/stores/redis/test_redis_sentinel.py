@@ -89,7 +89,7 @@ class Contender(Thread):
         super().__init__(work)
 
 
-@pytest.mark.parametrize("fate", ["killed", "silent"])
+@pytest.mark.parametrize("fate", ["killed", pytest.param("silent", marks=pytest.mark.long)])
 def test_the_master_goes_in_the_middle_of_everything(
     fate: str, group: SentinelGroup, open_store: Callable[[str], RedisStore]
 ) -> None:
